@@ -1,0 +1,40 @@
+# Every target sets itself up: nothing is needed but GNU make and Python 3.11 to 3.13 with venv and pip.
+.PHONY: setup train test test-fast check tables clean
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+GPU := $(wildcard /dev/nvidia[0-9]*)
+EXTRAS := $(if $(GPU),dev$(strip ,)cuda,dev)
+# Without a GPU its tests can't run; they are deselected, and pytest counts them.
+MARKS := $(if $(GPU),not system,not system and not gpu)
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info[:2] <= (3, 13); sys.exit(None if ok else "Python 3.11 to 3.13 is needed, this is %d.%d. Use make PYTHON=python3.12" % sys.version_info[:2])'
+	test -x $(BIN)/pip || $(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	touch $@
+
+train: setup
+	$(BIN)/python -m jaxrl_long.train env=ant horizon=1000000 $(ARGS)
+
+test: setup
+	$(BIN)/python -m pytest -m '$(MARKS)' $(ARGS)
+
+test-fast: setup
+	$(BIN)/python -m pytest -m '$(MARKS) and not slow' $(ARGS)
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/pyrefly check
+	$(BIN)/lint-imports
+
+tables: setup
+	$(BIN)/python -m benchmarks.tables
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
