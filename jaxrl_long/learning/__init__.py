@@ -1,0 +1,1 @@
+"""Pure numerics: returns, distributions, networks, moments."""

@@ -1,0 +1,42 @@
+"""The function approximators: plain multi-layer perceptrons that read one entry of the observation."""
+
+from collections.abc import Callable, Mapping
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxrl_long.typing import Array, PyTree
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": jnp.tanh, "relu": nn.relu, "swish": nn.swish, "elu": nn.elu}
+
+
+class MLP(nn.Module):
+    """Fully connected layers [..., O] -> [..., outputs]; the last one starts `out_scale` times as large as the others."""
+
+    layers: tuple[int, ...]
+    outputs: int
+    activation: str = "swish"
+    out_scale: float = 1.0
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Apply the layers."""
+        for size in self.layers:
+            x = ACTIVATIONS[self.activation](nn.Dense(size, kernel_init=nn.initializers.orthogonal(2.0**0.5))(x))
+        return nn.Dense(self.outputs, kernel_init=nn.initializers.orthogonal(self.out_scale), name="out")(x)
+
+
+def entry(obs: PyTree, name: str) -> Array:
+    """The part of an observation that the network called `name` (`policy` or `critic`) reads: all of it, unless it is a mapping.
+
+    A mapping without a `critic` entry gives the critic what the policy sees.
+    """
+    if not isinstance(obs, Mapping):
+        return obs
+    return obs[name] if name in obs else obs["policy"]
+
+
+def parameter_count(params: PyTree) -> int:
+    """Numbers in a tree of parameters."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))

@@ -1,0 +1,1 @@
+"""The on-device ring and how its rows are written."""
