@@ -1,0 +1,157 @@
+"""Brax's environments as Simulators. The only module that imports brax; none of brax's training wrappers is used."""
+
+import contextlib
+import io
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import mujoco
+
+# mujoco.mjx prints a line on stdout for every optional package that it misses; brax imports it.
+with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from brax import envs, fluid, math
+
+from jaxrl_long.envs.simulator import Continuous, SimStep
+from jaxrl_long.typing import Array, Float, Key, PyTree
+
+TRANSLATES = {
+    "ant": (0, 1),
+    "halfcheetah": (0,),
+    "hopper": (0,),
+    "humanoid": (0, 1),
+    "humanoidstandup": (0, 1),
+    "swimmer": (0, 1),
+    "walker2d": (0,),
+}
+"""Axes along which a task's world can be moved without a change in what it observes and pays."""
+
+KEPT = {
+    "spring": ("q", "qd", "x", "x_i", "xd_i", "j", "jd", "a_p", "a_c"),
+    "positional": ("q", "qd", "x", "x_i", "xd_i", "jd", "a_p", "a_c"),
+    "generalized": ("q", "qd", "x", "root_com", "cinr", "cd", "cdof", "cdofd", "mass_mx_inv", "con_jac", "con_diag", "con_aref"),
+    "mjx": ("qpos", "qvel", "qacc_warmstart", "x"),
+}
+"""What a step reads of brax's physics state. The rest is constant or computed anew, up to 96 % of the bytes (mjx)."""
+
+
+class _NumpyOfOldJax:
+    """`jax.numpy` with the `a_min` argument of `clip`, which jax has dropped and brax's fluid forces (swimmer) still use."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(jnp, name)
+
+    def clip(self, x: Array, a_min: float) -> Array:
+        return jnp.maximum(x, a_min)
+
+
+fluid.jp = _NumpyOfOldJax()
+
+
+class BraxSimulator:
+    """A Brax task on one of its physics backends: spring, positional, generalized or mjx.
+
+    Actions are within [-1, 1]; brax scales and clips them to the actuators' ranges. The state is a dictionary of the fields of
+    brax's own physics state that a step reads (KEPT).
+    """
+
+    def __init__(self, name: str, backend: str, options: dict[str, Any] | None = None) -> None:
+        """Build the task. `options` are keyword arguments of brax's class.
+
+        Raises:
+            KeyError: the installed brax has no task of this name.
+            ValueError: the task does not support the backend, or its observations are not vectors.
+            TypeError: brax's class does not know an option.
+        """
+        options = dict(options or {})
+        with _quiet_mujoco():
+            self._env = envs.get_environment(name, backend=backend, **options)
+        # `fast` has no physics; a backend changes nothing in it.
+        self._kept = ("x", "xd") if name == "fast" else KEPT[backend]
+        shapes = jax.eval_shape(self._env.reset, jax.random.key(0))
+        self._physics_shape = shapes.pipeline_state
+        self.obs_size = _sizes(shapes.obs)
+        self.action = Continuous(int(self._env.action_size))
+        # brax keeps some time steps in float32: 0.05 s is the truth, not 0.04999999701976776.
+        self.dt = round(float(self._env._dt if name == "fast" else self._env.dt), 7)
+        hidden = options.get("exclude_current_positions_from_observation", True)
+        self.translates: tuple[int, ...] = TRANSLATES.get(name, ()) if hidden else ()
+
+    def reset(self, key: Key[Array, ""]) -> SimStep:
+        """Draw a start."""
+        return self._result(self._env.reset(key))
+
+    def step(self, state: PyTree, action: Float[Array, "A"], key: Key[Array, ""]) -> SimStep:
+        """Advance the physics by `dt`. Brax's steps draw nothing, so `key` is not read."""
+        del key
+        zero = jnp.zeros(())
+        # No brax step reads the observation, the metrics or the info of the state before it: they need not be carried.
+        return self._result(self._env.step(envs.State(self.physics(state), None, zero, zero, {}, {}), action))
+
+    def physics(self, state: PyTree) -> Any:
+        """Brax's own physics state, as its steps and its renderer take it; what neither reads is zero."""
+        full = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self._physics_shape)
+        full = full.replace(**state)
+        if "qpos" in state:
+            return full.replace(q=state["qpos"], qd=state["qvel"])
+        if hasattr(full, "mass"):
+            # The link masses of a maximal-coordinate backend: constants of the system, by brax's formula.
+            system = self._env.sys
+            return full.replace(mass=system.link.inertia.mass ** (1 - system.spring_mass_scale))
+        return full
+
+    def position(self, state: PyTree) -> Float[Array, "3"]:
+        """Where the root body is, in m from the world's origin."""
+        return state["x"].pos[0]
+
+    def shift(self, state: PyTree, offset: Float[Array, "3"]) -> PyTree:
+        """Move the whole world by `offset` m. Only meaningful along the axes in `translates`; 0 along the others."""
+        moved = {field: _moved(state[field], offset) for field in ("x", "x_i", "a_c") if field in state}
+        coordinates = "qpos" if "qpos" in state else "q"
+        axes = jnp.stack([offset[axis] for axis in self.translates])
+        # The first joint coordinates of these tasks are the root's position along just these axes.
+        q = state[coordinates]
+        moved[coordinates] = jnp.concatenate([q[: len(self.translates)] + axes, q[len(self.translates) :]])
+        if "root_com" in state:
+            moved["root_com"] = state["root_com"] + offset
+        if "a_p" in state:
+            # The first link hangs on an anchor that is fixed in the world; every other anchor moves with its parent.
+            anchor = state["a_p"]
+            moved["a_p"] = anchor.replace(pos=anchor.pos.at[1:].add(offset))
+        if "j" in state:
+            joint = state["j"]
+            moved["j"] = joint.replace(pos=joint.pos.at[0].add(math.inv_rotate(offset, state["a_p"].rot[0])))
+        return {**state, **moved}
+
+    def _result(self, after: Any) -> SimStep:
+        kept = {field: getattr(after.pipeline_state, field) for field in self._kept}
+        obs = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), after.obs)
+        return SimStep(kept, obs, jnp.asarray(after.reward, jnp.float32), jnp.asarray(after.done) > 0.5)
+
+
+def _moved(transform: Any, offset: Float[Array, "3"]) -> Any:
+    return transform.replace(pos=transform.pos + offset)
+
+
+def _sizes(obs: Any) -> int | dict[str, int]:
+    """Feature counts of an observation's shapes. Raises ValueError for images."""
+    for leaf in jax.tree.leaves(obs):
+        if len(leaf.shape) != 1:
+            message = f"An observation of shape {leaf.shape} is not a vector. Choose options under which the task observes vectors."
+            raise ValueError(message)
+    return obs.shape[0] if hasattr(obs, "shape") else {name: leaf.shape[0] for name, leaf in obs.items()}
+
+
+@contextlib.contextmanager
+def _quiet_mujoco() -> Iterator[None]:
+    """Silence what brax's old model files provoke: by itself MuJoCo also writes MUJOCO_LOG.TXT into the current directory."""
+    mujoco.set_mju_user_warning(lambda _: None)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        mujoco.set_mju_user_warning(None)

@@ -1,0 +1,61 @@
+"""The contract every environment fulfils: one instance of a world, without a batch axis, a clock or a time limit."""
+
+from typing import Any, Protocol, runtime_checkable
+
+from flax import struct
+
+from jaxrl_long.typing import Array, Bool, Float, Key, PyTree
+
+
+@struct.dataclass
+class SimStep:
+    """What a world says after a reset or a step."""
+
+    state: PyTree
+    """Everything `step` needs, and whatever differs between copies (goal, masses, difficulty). Leaves are arrays of any shape."""
+    obs: PyTree
+    """Observation: an array [O], or a mapping of such arrays; networks name the entries that they read (`policy`, `critic`)."""
+    reward: Float[Array, ""]
+    """Reward of the step just taken; 0 after a reset."""
+    terminated: Bool[Array, ""]
+    """The world has ended: the future is worth 0. Never set for a time limit, which is not the world's business."""
+
+
+@struct.dataclass
+class Continuous:
+    """Actions are vectors [size] within [-1, 1]."""
+
+    size: int = struct.field(pytree_node=False)
+
+
+@struct.dataclass
+class Discrete:
+    """Actions are integers 0 .. count - 1."""
+
+    count: int = struct.field(pytree_node=False)
+
+
+@runtime_checkable
+class Simulator(Protocol):
+    """A world. A new environment is `reset` and `step` and three attributes; everything else is `VectorEnv`'s work.
+
+    Optional members, looked up with `getattr`:
+    `translates: tuple[int, ...]` axes along which the world can be moved unnoticed, with `position(state) -> Float[Array, "3"]`,
+    where it is (m), and `shift(state, offset: Float[Array, "3"]) -> state`, which moves all of it (see `FloatingOrigin`);
+    `max_steps: int` an inner time limit that cannot be switched off (a longer horizon is refused);
+    `success(state) -> Bool[Array, ""]` whether the task is solved in this state.
+    """
+
+    obs_size: int | dict[str, int]
+    """Features O of the observation, or of each entry of it."""
+    action: Continuous | Discrete
+    dt: float
+    """Seconds of simulated time in one step."""
+
+    def reset(self, key: Key[Array, ""]) -> SimStep:
+        """Draw a start."""
+        ...
+
+    def step(self, state: PyTree, action: Any, key: Key[Array, ""]) -> SimStep:
+        """Advance the world by one step of `dt` seconds. `action` is [A] floats in [-1, 1], or a [] integer."""
+        ...
