@@ -1,0 +1,1 @@
+"""One file per algorithm, all with the same few functions."""

@@ -1,0 +1,308 @@
+"""The fused training loop. Read it top to bottom.
+
+One *update* collects T steps of N environments, stores them in the ring, improves the learner, and only then moves the
+observation moments. A *chunk* is a number of updates run by one jitted, donating program on every device: environments and
+ring are split over the devices, the learner is replicated. Nothing in it talks to the host.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from jaxrl_long.algorithms.protocol import Algorithm, Report, Rollout
+from jaxrl_long.envs.simulator import SimStep
+from jaxrl_long.envs.vector import EnvState, VectorEnv
+from jaxrl_long.learning.networks import entry
+from jaxrl_long.replay.codec import Codec
+from jaxrl_long.replay.ring import Ring, make_ring, write
+from jaxrl_long.typing import Array, Bool, Float, Int, Key, PyTree
+
+AXIS = "devices"
+"""The mesh axis that environments are split over."""
+
+# Draws are keyed by (run key, update, what for, global environment, step): they depend on no device, block or chunk.
+PARAMETERS, FIRST_STARTS, POOL_STARTS, ROLLOUT, LEARNING = range(5)
+
+
+@struct.dataclass
+class TrainState:
+    """Everything that a run's future depends on."""
+
+    learner: Any
+    env: EnvState
+    """Leaves [N, ...], split over devices."""
+    starts: SimStep
+    """The pool of start states that restarts draw from, leaves [M, ...]; on every device the same."""
+    memory: PyTree
+    """What the policy remembers, leaves [N, ...], split over devices."""
+    replay: Ring
+    """Leaves [C, N, ...], split over devices along N."""
+    key: Key[Array, ""]
+    """Of the whole run; never consumed, only derived from."""
+    update: Int[Array, ""]
+    """Updates done. Environment steps are update * N * T, counted by the host, whose integers do not overflow."""
+
+
+@struct.dataclass
+class Fault:
+    """The first non-finite environment of a chunk, as it was before the step that broke it; one per device, leaves [D, ...]."""
+
+    found: Bool[Array, " D"]
+    index: Int[Array, " D"]
+    """Global number of the environment."""
+    update: Int[Array, " D"]
+    sim: PyTree
+    """Its simulator state before the step."""
+    action: PyTree
+    """The action it was given."""
+    key: Key[Array, " D"]
+    """The key of that step."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The static half of a run: what to simulate, how to learn, and the sizes that the compiled program is made for."""
+
+    vector: VectorEnv
+    algorithm: Algorithm
+    mesh: Mesh
+    num_envs: int
+    rollout_length: int
+    block: int
+    """Environments stepped at once on a device: what fits its cache. Divides num_envs / devices."""
+    total_updates: int
+    capacity: int
+    """Ring rows C, a multiple of rollout_length."""
+    codec: Codec
+    pool: int
+    renew: int
+    """Start states redrawn at each update; divides pool."""
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps of one update."""
+        return self.num_envs * self.rollout_length
+
+
+def update(program: Program, state: TrainState) -> tuple[TrainState, Report, Fault]:
+    """One cycle on one device's share of the environments."""
+    state, rollout, fault, summary = collect(program, state)
+    state = store(program, state, rollout)
+    state, report = improve(program, state, rollout)
+    state = observe(program, state, rollout)
+    state = renew_starts(program, state)
+    return state.replace(update=state.update + 1), {**summary, **report}, fault
+
+
+def collect(program: Program, state: TrainState) -> tuple[TrainState, Rollout, Fault, Report]:
+    """T steps of the policy in every environment, a cache-sized block of environments at a time."""
+    first_memory, rollout_key = state.memory, derived(state.key, state.update, ROLLOUT)
+
+    def roll(block: tuple[EnvState, PyTree]) -> tuple[tuple[EnvState, PyTree, Fault], tuple[Rollout, Report]]:
+        env_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(rollout_key, block[0].index)
+        carry = (*block, no_fault(program, state))
+
+        def step(carry: tuple[EnvState, PyTree, Fault], t: Array) -> tuple[tuple[EnvState, PyTree, Fault], tuple[Rollout, Report]]:
+            env, memory, fault = carry
+            act_keys, sim_keys = jnp.moveaxis(jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, t)))(env_keys), 1, 0)
+            decision = program.algorithm.act(state.learner, env.obs, memory, env.age == 0, act_keys)
+            after, outcome = program.vector.step(env, decision.action, sim_keys, state.starts)
+            fault = remember(fault, outcome.fault, env, decision.action, sim_keys, state.update)
+            row = Rollout(
+                obs=env.obs,
+                choice=decision.choice,
+                log_prob=decision.log_prob,
+                reward=outcome.reward,
+                terminated=outcome.terminated,
+                truncated=outcome.truncated,
+                final_obs=outcome.final_obs,
+                last_obs=(),
+                memory=(),
+            )
+            return (after, decision.memory, fault), (row, summarize(outcome))
+
+        return jax.lax.scan(step, carry, jnp.arange(program.rollout_length))
+
+    (env, memory, faults), (rows, summaries) = in_blocks(roll, (state.env, state.memory), program.block)
+    # Blocks come first: [blocks, T, block, ...] -> [T, N, ...].
+    rows = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1).reshape(leaf.shape[1], -1, *leaf.shape[3:]), rows)
+    rollout = replace(rows, last_obs=env.obs, memory=first_memory)
+    first = jnp.argmax(faults.found)
+    fault = jax.tree.map(lambda leaf: leaf[first], faults)
+    summary = {name: jax.lax.psum(jnp.sum(x), AXIS) for name, x in summaries.items()}
+    return replace(state, env=env, memory=memory), rollout, fault, summary
+
+
+def store(program: Program, state: TrainState, rollout: Rollout) -> TrainState:
+    """The rollout becomes the ring's latest segment."""
+    fields = program.algorithm.ring_fields(state.learner, rollout)
+    return replace(state, replay=write(state.replay, program.codec, fields))
+
+
+def improve(program: Program, state: TrainState, rollout: Rollout) -> tuple[TrainState, Report]:
+    """The algorithm learns."""
+    key = derived(state.key, state.update, LEARNING)
+    progress = state.update.astype(jnp.float32) / program.total_updates
+    learner, report = program.algorithm.improve(state.learner, rollout, state.replay, key, progress, AXIS)
+    return replace(state, learner=learner), report
+
+
+def observe(program: Program, state: TrainState, rollout: Rollout) -> TrainState:
+    """The observation moments move."""
+    return replace(state, learner=program.algorithm.observe(state.learner, rollout, AXIS))
+
+
+def renew_starts(program: Program, state: TrainState) -> TrainState:
+    """Part of the pool of starts is redrawn, on every device alike."""
+    keys = jax.random.split(derived(state.key, state.update, POOL_STARTS), program.renew)
+    fresh = program.vector.starts(keys)
+    slot = (state.update * program.renew) % program.pool
+    put = lambda old, new: jax.lax.dynamic_update_slice_in_dim(old, new, slot, axis=0)  # noqa: E731
+    return replace(state, starts=jax.tree.map(put, state.starts, fresh))
+
+
+def summarize(outcome: Any) -> Report:
+    """What is reported of one step, added up over environments; names ending in `_count` are added up over a chunk."""
+    return {
+        "reward_count": jnp.sum(outcome.reward),
+        "terminated_count": jnp.sum(outcome.terminated, dtype=jnp.float32),
+        "truncated_count": jnp.sum(outcome.truncated, dtype=jnp.float32),
+        "finished_score_count": jnp.sum(outcome.finished_score),
+        "finished_length_count": jnp.sum(outcome.finished_length, dtype=jnp.float32),
+        "success_count": jnp.sum(outcome.success & outcome.ended, dtype=jnp.float32),
+        "fault_count": jnp.sum(outcome.fault, dtype=jnp.float32),
+    }
+
+
+def no_fault(program: Program, state: TrainState) -> Fault:
+    """Nothing broken so far; shapes of one environment."""
+    sim = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), state.env.sim)
+    shape = jax.eval_shape(lambda: program.algorithm.act(state.learner, state.env.obs, state.memory, state.env.age == 0, None).action)
+    action = jnp.zeros(shape.shape[1:], shape.dtype)
+    return Fault(jnp.bool_(False), jnp.int32(0), jnp.int32(0), sim, action, state.key)
+
+
+def remember(fault: Fault, broken: Bool[Array, " N"], env: EnvState, action: PyTree, keys: Key[Array, " N"], update: Array) -> Fault:
+    """The first fault stays; otherwise the first environment broken in this step."""
+    which = jnp.argmax(broken)
+    sim, one_action, key = jax.tree.map(lambda leaf: leaf[which], (env.sim, action, keys))
+    new = Fault(broken[which], env.index[which], update, sim, one_action, key)
+    return jax.tree.map(lambda old, latest: jnp.where(fault.found, old, latest), fault, new)
+
+
+def in_blocks(roll: Callable[[PyTree], tuple[PyTree, PyTree]], share: PyTree, block: int) -> tuple[PyTree, PyTree]:
+    """Apply `roll` to blocks of environments in turn, every one staying in the cache for a whole rollout.
+
+    `share` has leaves [n, ...]. The first result is `((env, memory, fault), ...)` with environments [n, ...] and faults
+    [blocks, ...]; the second keeps a leading axis of blocks.
+    """
+    number = jax.tree.leaves(share)[0].shape[0]
+    blocks = jax.tree.map(lambda leaf: leaf.reshape(number // block, block, *leaf.shape[1:]), share)
+    (env, memory, fault), rows = jax.lax.map(roll, blocks)
+    env, memory = jax.tree.map(lambda leaf: leaf.reshape(number, *leaf.shape[2:]), (env, memory))
+    return (env, memory, fault), rows
+
+
+def derived(key: Key[Array, ""], update: Int[Array, ""] | int, purpose: int) -> Key[Array, ""]:
+    """The key of one purpose in one update."""
+    return jax.random.fold_in(jax.random.fold_in(key, update), purpose)
+
+
+def state_specs(state: TrainState) -> TrainState:
+    """How each leaf of the state is laid out over the mesh."""
+    split, everywhere = P(AXIS), P()
+    return TrainState(
+        learner=jax.tree.map(lambda _: everywhere, state.learner),
+        env=jax.tree.map(lambda _: split, state.env),
+        starts=jax.tree.map(lambda _: everywhere, state.starts),
+        memory=jax.tree.map(lambda _: split, state.memory),
+        replay=Ring(jax.tree.map(lambda _: P(None, AXIS), state.replay.rows), everywhere, everywhere),
+        key=everywhere,
+        update=everywhere,
+    )
+
+
+def state_shapes(program: Program) -> TrainState:
+    """Shapes, dtypes and shardings of the train state, without computing it."""
+    shapes = jax.eval_shape(lambda key: _build(program, key, jnp.arange(program.num_envs)), jax.random.key(0))
+
+    def placed(leaf: Any, spec: P) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(program.mesh, spec))
+
+    return jax.tree.map(placed, shapes, state_specs(shapes))
+
+
+def _build(program: Program, key: Key[Array, ""], index: Int[Array, " n"]) -> TrainState:
+    """The state before the first update, of the environments with these global numbers."""
+    env_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(derived(key, 0, FIRST_STARTS), index)
+    pool_keys = jax.random.split(derived(key, 0, POOL_STARTS), program.pool)
+    # Drawn together: a reset is a large program, and is compiled once here.
+    drawn = program.vector.starts(jnp.concatenate([env_keys, pool_keys]))
+    first, starts = jax.tree.map(lambda leaf: leaf[: index.shape[0]], drawn), jax.tree.map(lambda leaf: leaf[index.shape[0] :], drawn)
+    env = program.vector.begin(first, env_keys, index)
+    one_obs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), env.obs)
+    learner = program.algorithm.init(derived(key, 0, PARAMETERS), one_obs)
+    memory = program.algorithm.initial_memory(index.shape[0])
+    row = jax.eval_shape(lambda: program.algorithm.ring_fields(learner, empty_rollout(program, learner, env, memory)))
+    row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), row)
+    return TrainState(learner, env, starts, memory, make_ring(program.capacity, program.codec, row), key, jnp.int32(0))
+
+
+def empty_rollout(program: Program, learner: Any, env: EnvState, memory: PyTree) -> Rollout:
+    """One row of the shapes that `collect` yields."""
+    decision = program.algorithm.act(learner, env.obs, memory, env.age == 0, None)
+    number: Float[Array, " N"] = jnp.zeros(env.age.shape)
+    flag = number > 0
+    row = Rollout(env.obs, decision.choice, number, number, flag, flag, env.obs, (), ())
+    return replace(jax.tree.map(lambda leaf: leaf[None], row), last_obs=env.obs, memory=memory)
+
+
+def init_state(program: Program, seed: int) -> TrainState:
+    """The state before the first update, built where it will live (so that no two of its leaves share a buffer)."""
+    specs = state_specs(state_shapes(program))
+
+    def build(key: Key[Array, ""], index: Int[Array, " n"]) -> TrainState:
+        return _build(program, key, index)
+
+    sharded = jax.shard_map(build, mesh=program.mesh, in_specs=(P(), P(AXIS)), out_specs=specs, check_vma=False)
+    return jax.jit(sharded)(jax.random.key(seed), jnp.arange(program.num_envs))
+
+
+Chunk = Callable[[TrainState, Int[Array, ""]], tuple[TrainState, Report, Fault]]
+
+
+def make_chunk(program: Program) -> Any:
+    """The jitted program `chunk(state, updates) -> (state, report, fault)`: any number of updates with one trace.
+
+    The state is donated. The report holds the mean over updates of each number, and the total of those ending in `_count`.
+    """
+    shapes = state_shapes(program)
+
+    def chunk(state: TrainState, updates: Int[Array, ""]) -> tuple[TrainState, Report, Fault]:
+        one = jax.eval_shape(lambda state: update(program, state)[1], state)
+        zero = {name: jnp.zeros(leaf.shape, leaf.dtype) for name, leaf in one.items()}
+
+        def body(_: Array, carry: tuple[TrainState, Report, Fault]) -> tuple[TrainState, Report, Fault]:
+            state, totals, fault = carry
+            state, report, new = update(program, state)
+            fault = jax.tree.map(lambda old, latest: jnp.where(fault.found, old, latest), fault, new)
+            return state, {name: totals[name] + number for name, number in report.items()}, fault
+
+        state, totals, fault = jax.lax.fori_loop(0, updates, body, (state, zero, no_fault(program, state)))
+        report = {name: x if name.endswith("_count") else x / updates for name, x in totals.items()}
+        return state, report, jax.tree.map(lambda leaf: leaf[None], fault)
+
+    specs = state_specs(shapes)
+    sharded = jax.shard_map(chunk, mesh=program.mesh, in_specs=(specs, P()), out_specs=(specs, P(), P(AXIS)), check_vma=False)
+    return jax.jit(sharded, donate_argnums=0)
+
+
+def policy_input_size(state: TrainState) -> int:
+    """Features the policy reads."""
+    return entry(state.env.obs, "policy").shape[-1]

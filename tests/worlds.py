@@ -1,0 +1,56 @@
+"""Small programs that tests run, on worlds whose right answers are known."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_long.config import AlgorithmSettings
+from jaxrl_long.envs.vector import VectorEnv
+from jaxrl_long.runtime import assemble
+from jaxrl_long.trainer import Program, TrainState, init_state, make_chunk
+
+SMALL = AlgorithmSettings(policy_layers=(8,), value_layers=(8,), minibatches=2, epochs=2)
+
+
+def program(simulator: Any, *, num_envs: int = 8, rollout_length: int = 4, devices: int = 1, horizon: int = 1000, **changes: Any) -> Program:
+    """A program on `simulator`; settings of the algorithm and fields of Program by name."""
+    known = {name: changes.pop(name) for name in list(changes) if hasattr(SMALL, name)}
+    vector = {name: changes.pop(name) for name in list(changes) if name in ("restart_every", "restart_random", "stagger")}
+    return Program(
+        vector=VectorEnv(simulator, horizon, **vector),
+        algorithm=assemble.algorithm(replace(SMALL, **known), simulator),
+        mesh=assemble.mesh(devices),
+        num_envs=num_envs,
+        rollout_length=rollout_length,
+        block=changes.pop("block", num_envs // devices),
+        total_updates=changes.pop("total_updates", 10),
+        capacity=changes.pop("capacity", rollout_length),
+        codec=changes.pop("codec", "float32"),
+        pool=changes.pop("pool", 4),
+        renew=changes.pop("renew", 1),
+    )
+
+
+def trained(program: Program, updates: int, seed: int = 0) -> tuple[TrainState, dict[str, Any], Any]:
+    """State, report and fault after one chunk."""
+    return make_chunk(program)(init_state(program, seed), jnp.int32(updates))
+
+
+def arrays(tree: Any) -> list[np.ndarray]:
+    """Every leaf as NumPy, keys as their data."""
+    return [np.asarray(jax.random.key_data(leaf) if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def assert_bit_equal(one: Any, other: Any) -> None:
+    """Every leaf is the same to the last bit."""
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for a, b in zip(arrays(one), arrays(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def largest_difference(one: Any, other: Any) -> float:
+    """Over all leaves."""
+    return max(float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)), initial=0.0)) for a, b in zip(arrays(one), arrays(other), strict=True))
