@@ -1,0 +1,96 @@
+"""One command line for every command: `python -m jaxrl_long.<name> [verb] [folder ...] key=value ...`.
+
+Settings are decided, and their errors reported, before jax or brax is imported; nothing is written outside the run's folder.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from jaxrl_long.cli import folders, sweep
+from jaxrl_long.cli.command import BAD_SETTINGS, DONE, FAILED, SAVED, Call, Command
+from jaxrl_long.cli.compose import make_settings
+from jaxrl_long.cli.help import help_text
+from jaxrl_long.cli.words import Words, read
+from jaxrl_long.config import load_settings
+from jaxrl_long.fields import ConfigError
+
+__all__ = ["BAD_SETTINGS", "DONE", "FAILED", "SAVED", "Call", "Command", "prepare", "run"]
+
+
+def run(command: Command, arguments: Sequence[str] | None = None) -> int:
+    """Carry out a command line (by default this process's) and return the exit code.
+
+    Settings that don't fit are told on standard error, without a traceback; any other exception is a bug and passes through.
+    """
+    try:
+        words = read(command, list(sys.argv[1:] if arguments is None else arguments))
+        if words.help:
+            print(help_text(command, _settings_for_help(command, words)))
+            return DONE
+        if words.multirun:
+            runs = sweep.combinations(command, words.assignments)
+            _check_all(command, words, runs)
+            return sweep.run_all(command, words, runs)
+        call = prepare(command, words)
+        if hasattr(call.settings, "run_dir"):
+            folders.create(call.settings)
+        return command.main(call) or DONE
+    except ConfigError as error:
+        print(f"ConfigError: {error}", file=sys.stderr)
+        return BAD_SETTINGS
+
+
+def prepare(command: Command, words: Words) -> Call:
+    """The valid call that a command line means; nothing is written yet.
+
+    Raises:
+        ConfigError: all settings that don't fit, at once.
+    """
+    given = words.assignments
+    makes_runs = any(item.name == "run_dir" for item in fields(command.settings))
+    named = load_settings(given["run"]) if "run" in given else None
+    if named is not None and makes_runs:
+        if "run_dir" in given:
+            raise ConfigError(["run= and run_dir= can't both be given: run=DIR goes on with the run in DIR."])
+        settings = make_settings(command, given, named, fresh=False)
+    else:
+        settings = make_settings(command, given, _defaults(command, named))
+    stored = folders.stored_for(settings, named) if makes_runs else named
+    return Call(settings, words.verb, words.folders, stored)
+
+
+def _defaults(command: Command, named: Any) -> Any:
+    """The command's defaults; what it shares with a run that it reads comes from there."""
+    defaults = command.settings()
+    if named is None:
+        return defaults
+    for item in fields(command.settings):
+        if item.metadata.get("stored"):
+            setattr(defaults, item.name, getattr(named, item.name))
+    if hasattr(defaults, "run"):
+        defaults.run = named.run_dir
+    return defaults
+
+
+def _check_all(command: Command, words: Words, runs: list[dict[str, str]]) -> None:
+    """Refuse a sweep as a whole when one of its runs can't be made."""
+    if "run" in words.assignments and any(item.name == "run_dir" for item in fields(command.settings)):
+        raise ConfigError(["run= goes on with one run, so it can't be used with -m."])
+    problems: dict[str, None] = {}
+    for combination in runs:
+        try:
+            prepare(command, Words(verb=words.verb, folders=words.folders, assignments=words.assignments | combination))
+        except ConfigError as error:
+            problems |= dict.fromkeys(error.problems)
+    if problems:
+        raise ConfigError(problems)
+
+
+def _settings_for_help(command: Command, words: Words) -> Any:
+    """What the rest of the command line gives; the plain defaults when that does not fit."""
+    try:
+        return prepare(command, words).settings
+    except ConfigError:
+        return command.settings()

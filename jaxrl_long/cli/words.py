@@ -1,0 +1,92 @@
+"""The words of a command line: options, a verb, folders, and assignments. Values are not looked at here."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jaxrl_long.cli.command import Command
+from jaxrl_long.fields import ConfigError, closest, leaves
+
+ASSIGNMENT = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
+HELP, MULTIRUN = ("-h", "--help"), ("-m", "--multirun")
+
+
+@dataclass
+class Words:
+    """A command line, sorted."""
+
+    help: bool = False
+    """-h or --help was given."""
+    multirun: bool = False
+    """-m was given: values may be lists, and every combination is run."""
+    verb: str | None = None
+    """First word that is one of the command's verbs."""
+    folders: list[str] = field(default_factory=list)
+    """Positional folders."""
+    assignments: dict[str, str] = field(default_factory=dict)
+    """Text by setting, in order; the last one wins."""
+
+
+def names(command: Command) -> list[str]:
+    """Dotted names of all settings of a command, and the word `run` of one that knows runs."""
+    known = [name for name, _, _ in leaves(command.settings)]
+    return ["run", *known] if "run_dir" in known else known
+
+
+def read(command: Command, arguments: list[str]) -> Words:
+    """Sort the words of a command line.
+
+    Raises:
+        ConfigError: words that are neither settings, verbs nor folders of this command, or too few or many folders.
+    """
+    words, problems = Words(), []
+    for word in arguments:
+        if word in HELP:
+            words.help = True
+        elif word in MULTIRUN:
+            words.multirun = True
+        else:
+            problems += _read_word(command, words, word)
+    fewest, most = command.folders
+    if not words.help and not problems and not fewest <= len(words.folders) <= most:
+        problems.append(f"{command.name} takes {fewest} to {most} folders, not {len(words.folders)}.")
+    if problems:
+        raise ConfigError(problems)
+    return words
+
+
+def _read_word(command: Command, words: Words, word: str) -> list[str]:
+    match = ASSIGNMENT.fullmatch(word)
+    if match and (not command.folders[1] or match[1] in names(command) or not Path(word).is_dir()):
+        # Taken out first, so that a repeated setting moves to its last place.
+        words.assignments.pop(match[1], None)
+        words.assignments[match[1]] = match[2]
+        return []
+    if word in command.verbs and not words.verb and not words.folders:
+        words.verb = word
+        return []
+    if command.folders[1] and Path(word).is_dir():
+        words.folders.append(word)
+        return []
+    return [_unknown(command, word)]
+
+
+def _unknown(command: Command, word: str) -> str:
+    bare = word.lstrip("-+~")
+    if word.startswith("-"):
+        hint = f"Settings are written without dashes: {bare if '=' in bare else f'{bare}=VALUE'}." if bare else ""
+        return f"{word}: no such option. Known: -h or --help, -m or --multirun. {hint}".rstrip()
+    if word.startswith("~"):
+        return f"{word}: settings can't be removed. Write key=value."
+    if "=" in word:
+        return f"{word}: not a setting's name. Write key=value."
+    if command.verbs and not _is_path_like(word):
+        return f"{word}: no such verb. {closest(word, command.verbs)}"
+    if command.folders[1]:
+        return f"{word}: no such folder."
+    return f"{word}: settings are written key=value. {closest(word, names(command))}"
+
+
+def _is_path_like(word: str) -> bool:
+    """Whether a word was more likely meant as a folder than as a verb."""
+    return "/" in word or "." in word

@@ -1,0 +1,289 @@
+"""The typed settings tree. Knows no jax: a wrong setting is refused before jax or brax is imported."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from jaxrl_long import __version__
+from jaxrl_long.fields import ConfigError, flat, from_plain, setting, show, to_plain
+
+BACKENDS = ("spring", "positional", "generalized", "mjx")
+ALGORITHMS = ("ppo",)
+SCHEDULES = ("constant", "linear", "kl")
+ACTIVATIONS = ("tanh", "relu", "swish", "elu")
+CODECS = ("float32", "bfloat16")
+PRECISIONS = ("default", "high", "highest")
+TRACKERS = ("wandb",)
+WANDB_MODES = ("auto", "online", "offline")
+
+SETTINGS_FILE = "settings.yaml"
+"""The resolved settings of a run, in its folder."""
+
+MAY_CHANGE = ("steps", "eval", "checkpoint", "tracker", "wandb", "compilation_cache", "chunk", "block", "devices", "machine", "run_dir")
+"""What a run may change when it continues: where and how long it runs and how it is watched, not what it learns."""
+
+# Ages and indices on the device are int32.
+MAX_INT32 = 2**31 - 1
+MAX_ENVS = 2**20
+MAX_STEPS = 10**15
+
+
+@dataclass
+class EnvSettings:
+    """Which world, and how it is run."""
+
+    name: str = setting("ant", main=True)
+    """Registered name, or `package.module:Class` of a user's own Simulator."""
+    backend: str = setting("auto", choices=("auto", *BACKENDS), main=True)
+    """Physics of a Brax task. auto: the task's own tuned one."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments handed to the environment's constructor."""
+    floating_origin: bool = True
+    """Keep translation-invariant tasks near the origin, where float32 has decimals. No effect on other tasks."""
+
+
+@dataclass
+class RestartSettings:
+    """When *training* episodes are cut, apart from the task's horizon. A cut is a truncation: its value is bootstrapped."""
+
+    every: int = setting(1000, low=0, high=MAX_INT32 - 1)
+    """Steps between training restarts; 0: only at the horizon."""
+    random: bool = False
+    """Draw each interval at random (geometric with mean `every`) instead of a fixed one."""
+    stagger: bool = True
+    """Draw the environments' first ages at random, so that they do not restart in step."""
+    pool: int = setting(64, low=1, high=2**16)
+    """Start states kept per device; a restart takes one of them."""
+    renew: int = setting(8, low=0, high=2**16)
+    """How many start states per device are redrawn at each update."""
+
+
+@dataclass
+class AlgorithmSettings:
+    """PPO (Schulman et al. 2017, arXiv:1707.06347)."""
+
+    name: str = setting("ppo", choices=ALGORITHMS)
+    """Learning algorithm."""
+    learning_rate: float = setting(3e-4, above=0, high=1, main=True)
+    """Step size of Adam at the start of the run."""
+    schedule: str = setting("linear", choices=SCHEDULES)
+    """How the learning rate moves: constant, linear (to 0 at `steps`), or kl (adapted to keep `target_kl`)."""
+    target_kl: float = setting(0.01, above=0, high=10)
+    """KL divergence between policies before and after an update that the kl schedule aims at, in nats."""
+    lookahead: float = setting(0.0, low=0, high=1e9)
+    """Steps the agent looks ahead: discount = 1 - 1/lookahead. 0: `discount` is used as given."""
+    discount: float = setting(0.97, above=0, high=1, main=True)
+    """Worth of a reward one step later."""
+    trace: float = setting(0.95, low=0, high=1)
+    """λ of GAE."""
+    epochs: int = setting(4, low=1, high=1000)
+    """Passes over the batch in each update."""
+    minibatches: int = setting(16, low=1, high=2**20, main=True)
+    """Gradient steps in each pass."""
+    clip: float = setting(0.2, above=0, high=10)
+    """How far the probability ratio may leave 1 and still be reinforced."""
+    entropy: float = setting(0.01, low=0, high=100)
+    """Weight of the entropy bonus."""
+    value_weight: float = setting(0.5, above=0, high=1000)
+    """Weight of the critic's loss."""
+    max_grad_norm: float = setting(1.0, above=0, high=1e9)
+    """Global norm to which gradients are scaled down."""
+    normalize_advantage: bool = True
+    """Centre advantages and divide them by their standard deviation, over the whole batch."""
+    normalize_reward: bool = True
+    """Divide rewards by the running standard deviation of the discounted return."""
+    clip_obs: float = setting(10.0, above=0, high=1e9)
+    """Normalised observations are clipped to this many standard deviations."""
+    policy_layers: tuple[int, ...] = setting((64, 64), low=1, high=2**15)
+    """Widths of the policy's hidden layers."""
+    value_layers: tuple[int, ...] = setting((128, 128), low=1, high=2**15)
+    """Widths of the critic's hidden layers."""
+    activation: str = setting("swish", choices=ACTIVATIONS)
+    """Nonlinearity of the hidden layers."""
+    reuse: int = setting(0, low=0, high=1000)
+    """Earlier segments of the ring the update also learns from, with off-policy correction."""
+
+
+@dataclass
+class ReplaySettings:
+    """The on-device ring of the latest steps."""
+
+    capacity: int = setting(0, low=0, high=MAX_INT32)
+    """Transitions kept, over all environments; 0: one rollout (or reuse + 1 of them)."""
+    codec: str = setting("float32", choices=CODECS)
+    """How observations and actions are stored; rewards and ends stay exact."""
+
+
+@dataclass
+class EvalSettings:
+    """Evaluation on its own environments and seeds."""
+
+    every: int = setting(50, low=0, high=MAX_STEPS)
+    """Updates between evaluations; 0: only at the end."""
+    num_envs: int = setting(64, low=1, high=MAX_ENVS)
+    """Environments evaluated at once, over all devices."""
+    window: int = setting(1000, low=1, high=MAX_INT32 - 1)
+    """Steps whose summed reward is reported as `window_return`."""
+
+
+@dataclass
+class CheckpointSettings:
+    """When the whole state is saved."""
+
+    every: float = setting(300.0, low=0, high=1e9)
+    """Seconds between saves; 0: only at the end or when stopped."""
+    keep: int = setting(2, low=1, high=1000)
+    """Latest checkpoints kept."""
+
+
+@dataclass
+class WandbSettings:
+    """Weights & Biases, used with `tracker=wandb`."""
+
+    project: str = "jaxrl_long"
+    """Project the run is filed under."""
+    entity: str | None = None
+    """User or team; null: the one logged in."""
+    group: str | None = None
+    """Name under which several runs are shown together."""
+    mode: str = setting("auto", choices=WANDB_MODES)
+    """auto: online when logged in, otherwise offline."""
+
+
+@dataclass
+class Settings:
+    """Everything a run is decided by."""
+
+    env: EnvSettings = field(default_factory=EnvSettings)
+    horizon: int = setting(1000, low=1, high=MAX_INT32 - 1, main=True)
+    """Steps until the task itself truncates an episode."""
+    steps: int = setting(4_000_000, low=1, high=MAX_STEPS, main=True)
+    """Total environment steps of the run, over all environments; rounded up to whole updates."""
+    num_envs: int = setting(256, low=1, high=MAX_ENVS, main=True)
+    """Environments trained at once, over all devices."""
+    rollout_length: int = setting(32, low=1, high=2**20, main=True)
+    """Steps collected in each environment for one update."""
+    seed: int = setting(0, low=0, high=2**32 - 1, main=True)
+    """Decides every random draw of the run."""
+    block: int = setting(0, low=0, high=MAX_ENVS)
+    """Environments stepped at once on a device; 0: what fits the cache (CPU) or all of them (GPU)."""
+    devices: int = setting(0, low=0, high=4096)
+    """Local devices to use; 0: all GPUs, or as many CPU cores as the other settings allow."""
+    chunk: int = setting(0, low=0, high=MAX_INT32)
+    """Updates between two reports; 0: about 2 seconds' worth, measured once and stored with the run."""
+    machine: str = setting("auto", path=True)
+    """Settings of a kind of machine: cpu, gpu or a YAML file of your own. auto: the kind found here."""
+    precision: str = setting("highest", choices=PRECISIONS)
+    """Precision of matrix products, in jax's names."""
+    deterministic: bool = False
+    """Bit-equal runs on a GPU too, at some cost in speed. A CPU is always deterministic."""
+    restart: RestartSettings = field(default_factory=RestartSettings)
+    algorithm: AlgorithmSettings = field(default_factory=AlgorithmSettings)
+    replay: ReplaySettings = field(default_factory=ReplaySettings)
+    eval: EvalSettings = field(default_factory=EvalSettings)
+    checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
+    tracker: list[str] = setting(factory=list, choices=TRACKERS)
+    """Where metrics go besides metrics.jsonl: wandb or none."""
+    wandb: WandbSettings = field(default_factory=WandbSettings)
+    run_dir: str | None = setting(None, path=True, main=True)
+    """Folder of the run: created, or continued if its settings agree. null: runs/<env>-<time>-s<seed>."""
+    compilation_cache: str = setting("auto", path=True)
+    """Folder of compiled programs, shared between runs; auto: the user's cache folder; none: off."""
+
+    @property
+    def samples_per_update(self) -> int:
+        """Environment steps of one update, over all environments."""
+        return self.num_envs * self.rollout_length
+
+    @property
+    def updates(self) -> int:
+        """Updates of the whole run: `steps` rounded up."""
+        return -(-self.steps // self.samples_per_update)
+
+    @property
+    def total_steps(self) -> int:
+        """Environment steps that the run really takes: whole updates."""
+        return self.updates * self.samples_per_update
+
+    @property
+    def ring_rows(self) -> int:
+        """Steps C of each environment that the ring keeps; a multiple of the rollout length."""
+        return self.replay.capacity // self.num_envs or (self.algorithm.reuse + 1) * self.rollout_length
+
+
+@dataclass
+class EvaluateSettings:
+    """What `evaluate` does with a finished or running run. Settings it shares with the run default to the run's own."""
+
+    run: str | None = setting(None, path=True, main=True)
+    """Folder of the run to evaluate."""
+    checkpoint: str = setting("latest", main=True)
+    """Which of its checkpoints: latest, or the number of an update."""
+    horizon: int = setting(1000, low=1, high=MAX_INT32 - 1, main=True, stored=True)
+    """Steps for which each environment is continued."""
+    num_envs: int = setting(128, low=1, high=MAX_ENVS, main=True)
+    """Environments evaluated at once, over all devices."""
+    window: int = setting(1000, low=1, high=MAX_INT32 - 1, main=True)
+    """Steps whose summed reward is reported as `window_return`."""
+    seed: int = setting(0, low=0, high=2**32 - 1, main=True, stored=True)
+    """Decides the starts."""
+    json: bool = setting(False, main=True)
+    """Print the result as one line of JSON on standard output, and nothing else there."""
+    devices: int = setting(0, low=0, high=4096)
+    """Local devices to use; 0: all GPUs, or as many CPU cores as divide `num_envs`."""
+    env: EnvSettings = setting(factory=EnvSettings, stored=True)
+    precision: str = setting("highest", choices=PRECISIONS, stored=True)
+    """Precision of matrix products, in jax's names."""
+    deterministic: bool = setting(False, stored=True)
+    """Bit-equal results on a GPU too, at some cost in speed."""
+    compilation_cache: str = setting("auto", path=True, stored=True)
+    """Folder of compiled programs, shared between runs; auto: the user's cache folder; none: off."""
+
+
+def save_settings(settings: Settings, run_dir: str | Path) -> None:
+    """Write DIR/settings.yaml, whole or not at all. `run_dir` itself is left out: a run's folder may be moved."""
+    plain = to_plain(settings)
+    del plain["run_dir"]
+    target = Path(run_dir) / SETTINGS_FILE
+    draft = target.with_name(f".{SETTINGS_FILE}.{os.getpid()}")
+    draft.write_text(f"# jaxrl_long {__version__}\n{yaml.safe_dump(plain, sort_keys=False)}", encoding="utf-8")
+    draft.replace(target)
+
+
+def load_settings(run_dir: str | Path) -> Settings:
+    """The settings of the run in a folder; those that its version did not have take their defaults.
+
+    Raises:
+        ConfigError: no such folder, no settings in it, or settings that this version does not know.
+    """
+    folder = Path(run_dir)
+    if not folder.is_dir():
+        raise ConfigError([f"run={folder}: no such folder."])
+    try:
+        plain = yaml.safe_load((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError([f"run={folder} holds no {SETTINGS_FILE}: it is not the folder of a run."]) from None
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError([f"{folder / SETTINGS_FILE} can't be read: {' '.join(str(error).split())}"]) from None
+    if not isinstance(plain, dict):
+        raise ConfigError([f"{folder / SETTINGS_FILE} holds no settings."])
+    settings, problems = from_plain(Settings, plain)
+    if problems:
+        version = f"It may come from another version than {__version__}."
+        raise ConfigError(f"{folder / SETTINGS_FILE}: {problem} {version}" for problem in problems.values())
+    settings.run_dir = str(folder)
+    return settings
+
+
+def continuation_problems(stored: Settings, asked: Settings) -> list[str]:
+    """Why a run with the `stored` settings can't go on with the `asked` ones; empty when it can."""
+    old, new = flat(stored), flat(asked)
+    return [
+        f"{name}={show(new[name])}, but the run in {asked.run_dir or stored.run_dir} has {name}={show(old[name])}. "
+        f"Keep {show(old[name])}, or start a new run_dir."
+        for name in old
+        if old[name] != new[name] and name.split(".")[0] not in MAY_CHANGE
+    ]

@@ -1,0 +1,35 @@
+"""What this machine offers, found without importing jax."""
+
+import glob
+import importlib.util
+import os
+from pathlib import Path
+
+PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin", "jax_rocm7_plugin", "jax_rocm60_plugin")
+"""Packages by which jax reaches a GPU."""
+
+
+def find_machine() -> str:
+    """`gpu` when jax will find one, otherwise `cpu`; also the names of the settings in configs/machine.
+
+    `JAX_PLATFORMS` decides when it is set; otherwise a GPU counts if its device file and jax's plugin for it are there
+    and it is not hidden from this process.
+    """
+    asked = os.environ.get("JAX_PLATFORMS", "").split(",")[0].strip().lower()
+    if asked:
+        return "cpu" if asked == "cpu" else "gpu"
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
+        return "cpu"
+    return "gpu" if _gpu_device() and any(importlib.util.find_spec(name) for name in PLUGINS) else "cpu"
+
+
+def _gpu_device() -> bool:
+    # /dev/dxg is the GPU inside Windows' Linux subsystem, /dev/kfd is AMD's.
+    return bool(glob.glob("/dev/nvidia[0-9]*")) or Path("/dev/dxg").exists() or Path("/dev/kfd").exists()
+
+
+def usable_cores() -> int:
+    """CPU cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,283 @@
+"""Every rule between settings, and the values that stand for `auto`. Knows no jax.
+
+A rule names the settings that it reads, so that it is left out when one of them is already known to be wrong.
+"""
+
+import functools
+import importlib.util
+import math
+import os
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from jaxrl_long import machine
+from jaxrl_long.config import MAX_ENVS, MAX_INT32, EvaluateSettings, Settings
+from jaxrl_long.fields import closest, show
+
+CONFIGS = Path(str(files("jaxrl_long") / "configs"))
+"""Folder of the YAML files that travel with the package."""
+
+USER_CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class EnvFacts:
+    """What the rules know about a registered environment: a row of configs/environments.yaml."""
+
+    obs_size: int
+    """Features O of the observation."""
+    action_size: int | None = None
+    """Size A of a continuous action."""
+    num_actions: int | None = None
+    """Number of discrete actions."""
+    backends: tuple[str, ...] = ()
+    """Supported physics; the first one is what `auto` means."""
+    max_steps: int | None = None
+    """A time limit within the world that can't be switched off."""
+    translation_invariant: bool = False
+    """Whether the floating origin applies."""
+
+
+@functools.cache
+def environments() -> dict[str, EnvFacts]:
+    """The registered environments by name."""
+    table = yaml.safe_load((CONFIGS / "environments.yaml").read_text(encoding="utf-8"))
+    return {name: EnvFacts(**row | {"backends": tuple(row.get("backends", ()))}) for name, row in table.items()}
+
+
+Rule = Callable[[Any], Iterator[str]]
+RULES: list[tuple[tuple[type, ...], tuple[str, ...], Rule]] = []
+"""Which trees a rule is for, the settings it reads, and the rule itself."""
+
+
+def rule(*reads: str, trees: tuple[type, ...] = (Settings,)) -> Callable[[Rule], Rule]:
+    """Register a rule: a function of a settings tree that yields what is wrong, each with values that work."""
+
+    def register(check: Rule) -> Rule:
+        RULES.append((trees, reads, check))
+        return check
+
+    return register
+
+
+def broken(settings: Any, bad: Collection[str] = ()) -> list[str]:
+    """What the rules between settings find wrong; rules that read one of the `bad` settings are left out."""
+    checks = [check for trees, reads, check in RULES if isinstance(settings, trees) and not set(reads) & set(bad)]
+    return [problem for check in checks for problem in check(settings)]
+
+
+def resolve(settings: Any) -> Any:
+    """Settings that keep the rules, with what `auto` stands for: the environment's backend, and the devices on a CPU."""
+    facts = environments().get(settings.env.name)
+    if settings.env.backend == "auto" and facts and facts.backends:
+        settings = replace(settings, env=replace(settings.env, backend=facts.backends[0]))
+    if settings.devices == 0 and machine.find_machine() == "cpu":
+        fitting = (replace(settings, devices=devices) for devices in range(machine.usable_cores(), 1, -1))
+        settings = next((candidate for candidate in fitting if not broken(candidate)), replace(settings, devices=1))
+    return settings
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors of a positive number, smallest first."""
+    low = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
+    return sorted({*low, *(number // d for d in low)})
+
+
+def nearest_divisors(number: int, wanted: int) -> str:
+    """The divisors of `number` on both sides of `wanted`: `25 or 50`."""
+    known = divisors(number)
+    below, above = [d for d in known if d < wanted], [d for d in known if d > wanted]
+    return " or ".join(str(d) for d in [*below[-1:], *above[:1]])
+
+
+def nearest_multiples(step: int, wanted: int, high: int, low: int = 1) -> str:
+    """The multiples of `step` on both sides of `wanted`, from `low` to `high`: `96 or 128`; empty when there are none."""
+    first, below = -(-low // step) * step, wanted // step * step
+    near = sorted({max(first, below), max(first, below + step)})
+    return " or ".join(str(number) for number in near if number <= high)
+
+
+@rule("env.name", trees=(Settings, EvaluateSettings))
+def known_environment(settings: Any) -> Iterator[str]:
+    """A registered name, or a user's class in a package that can be found (which is not imported here)."""
+    name = settings.env.name
+    if name in environments():
+        return
+    if ":" not in name:
+        yield f"env={name}: no environment of this name. {closest(name, environments())} Or package.module:Class of your own."
+    elif not USER_CLASS.fullmatch(name):
+        yield f"env={name} is not of the form package.module:Class."
+    elif not _importable(package := re.split(r"[.:]", name)[0]):
+        yield f"env={name}: no package {package} can be imported. Run from the folder that holds it, or install it."
+
+
+def _importable(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ValueError:  # A module without a spec, as __main__ can be, is imported already.
+        return True
+
+
+@rule("env.name", "env.backend", trees=(Settings, EvaluateSettings))
+def supported_backend(settings: Any) -> Iterator[str]:
+    """Brax tasks run on the backends that they support; other environments have none."""
+    env, facts = settings.env, environments().get(settings.env.name)
+    if env.backend == "auto" or (facts and env.backend in facts.backends):
+        return
+    if facts and facts.backends:
+        yield f"env.backend={env.backend} is not supported by env={env.name}. Supported: {', '.join(facts.backends)}."
+    elif facts or ":" in env.name:
+        yield f"env.backend={env.backend}: env={env.name} has no choice of backends. Leave it at auto."
+
+
+@rule("env.name", "horizon", trees=(Settings, EvaluateSettings))
+def horizon_within_the_world(settings: Any) -> Iterator[str]:
+    """A world with its own time limit can't be made to last longer."""
+    facts = environments().get(settings.env.name)
+    if facts and facts.max_steps and settings.horizon > facts.max_steps:
+        yield (
+            f"horizon={settings.horizon} is above the inner limit of env={settings.env.name}, {facts.max_steps} steps, "
+            f"which can't be switched off. Nearest: {facts.max_steps}."
+        )
+
+
+@rule("num_envs", "devices", trees=(Settings, EvaluateSettings))
+def environments_split_over_devices(settings: Any) -> Iterator[str]:
+    """Every device gets equally many environments."""
+    if settings.devices and settings.num_envs % settings.devices:
+        yield (
+            f"num_envs={settings.num_envs} can't be split over devices={settings.devices}. Nearest: "
+            f"num_envs={nearest_multiples(settings.devices, settings.num_envs, MAX_ENVS)}, "
+            f"devices={nearest_divisors(settings.num_envs, settings.devices)}."
+        )
+
+
+@rule("eval.num_envs", "devices")
+def evaluation_splits_over_devices(settings: Settings) -> Iterator[str]:
+    """Every device evaluates equally many environments."""
+    if settings.devices and settings.eval.num_envs % settings.devices:
+        near = nearest_multiples(settings.devices, settings.eval.num_envs, MAX_ENVS)
+        yield f"eval.num_envs={settings.eval.num_envs} can't be split over devices={settings.devices}. Nearest: {near}."
+
+
+@rule("num_envs", "rollout_length", "algorithm.minibatches", "devices")
+def batch_splits_into_minibatches(settings: Settings) -> Iterator[str]:
+    """The samples of each device split evenly into minibatches."""
+    devices, length, number = settings.devices or 1, settings.rollout_length, settings.algorithm.minibatches
+    samples = settings.num_envs // devices * length
+    if settings.num_envs % devices or samples % number == 0:
+        return
+    step = devices * number // math.gcd(number, length)
+    near_envs = nearest_multiples(step, settings.num_envs, MAX_ENVS)
+    near = [f"num_envs={near_envs}"] if near_envs else []
+    over = f" / devices={devices}" if devices > 1 else ""
+    yield (
+        f"num_envs={settings.num_envs}{over} x rollout_length={length} = {samples} samples can't be split into "
+        f"algorithm.minibatches={number}. Nearest: "
+        f"{', '.join([*near, f'algorithm.minibatches={nearest_divisors(samples, number)}'])}."
+    )
+
+
+@rule("num_envs", "rollout_length", "algorithm.reuse")
+def update_fits_the_index(settings: Settings) -> Iterator[str]:
+    """Samples of an update are indexed with 32 bits."""
+    segments = settings.algorithm.reuse + 1
+    if settings.samples_per_update * segments > MAX_INT32:
+        times = f" x {segments} segments (algorithm.reuse + 1)" if segments > 1 else ""
+        room = MAX_INT32 // segments
+        yield (
+            f"num_envs={settings.num_envs} x rollout_length={settings.rollout_length}{times} = {settings.samples_per_update * segments} "
+            f"samples is above {MAX_INT32}. Nearest: num_envs={max(1, room // settings.rollout_length)}, "
+            f"rollout_length={max(1, room // settings.num_envs)}."
+        )
+
+
+@rule("block", "num_envs", "devices")
+def blocks_split_environments(settings: Settings) -> Iterator[str]:
+    """The environments of a device are stepped in equal blocks."""
+    devices = settings.devices or 1
+    each = settings.num_envs // devices
+    if settings.block and settings.num_envs % devices == 0 and each % settings.block:
+        over = f" / devices={devices} = {each}" if devices > 1 else ""
+        yield f"block={settings.block} does not divide num_envs={settings.num_envs}{over}. Nearest: {nearest_divisors(each, settings.block)}."
+
+
+@rule("replay.capacity", "num_envs", "rollout_length", "algorithm.reuse")
+def ring_holds_whole_rollouts(settings: Settings) -> Iterator[str]:
+    """The ring is overwritten a rollout at a time, and holds the fresh one and those that are reused."""
+    capacity, step, segments = settings.replay.capacity, settings.samples_per_update, settings.algorithm.reuse + 1
+    near = nearest_multiples(step, capacity, MAX_INT32, low=step * segments)
+    if capacity == 0 or not near:
+        return
+    if capacity % step:
+        yield f"replay.capacity={capacity} is not a multiple of rollout_length x num_envs = {step}. Nearest: {near}."
+    elif capacity < step * segments:
+        yield (
+            f"replay.capacity={capacity} holds {capacity // step} rollouts, but algorithm.reuse={settings.algorithm.reuse} "
+            f"reads {segments}. Nearest: replay.capacity={step * segments}, algorithm.reuse={capacity // step - 1}."
+        )
+
+
+@rule("algorithm.lookahead")
+def lookahead_gives_a_discount(settings: Settings) -> Iterator[str]:
+    """A lookahead of 1 would be a discount of 0."""
+    if 0 < settings.algorithm.lookahead < 2:
+        yield f"algorithm.lookahead={show(settings.algorithm.lookahead)} is neither 0 (off) nor at least 2. Nearest: 0 or 2."
+
+
+@rule("restart.pool", "restart.renew")
+def renewed_starts_fit_the_pool(settings: Settings) -> Iterator[str]:
+    """No more starts are redrawn than there are."""
+    pool, renew = settings.restart.pool, settings.restart.renew
+    if renew > pool:
+        yield f"restart.renew={renew} is above restart.pool={pool}. Nearest: restart.renew={pool} or restart.pool={renew}."
+
+
+@rule("run_dir")
+def run_dir_can_be_written(settings: Settings) -> Iterator[str]:
+    """The run's folder exists or can be created, and files can be written into it."""
+    if settings.run_dir is not None:
+        yield from _unwritable("run_dir", settings.run_dir)
+
+
+@rule("compilation_cache", trees=(Settings, EvaluateSettings))
+def cache_can_be_written(settings: Any) -> Iterator[str]:
+    """The folder of compiled programs exists or can be created."""
+    if settings.compilation_cache not in ("auto", "none"):
+        yield from _unwritable("compilation_cache", settings.compilation_cache)
+
+
+def _unwritable(name: str, text: str) -> Iterator[str]:
+    if "\0" in text:
+        yield f"{name}={text!r} is not a path."
+        return
+    folder = Path(text)
+    try:
+        existing = next(parent for parent in [folder, *folder.absolute().parents] if parent.exists())
+    except OSError as error:
+        yield f"{name}={text} can't be used: {error.strerror}."
+        return
+    if not existing.is_dir():
+        yield f"{name}={text}: {existing} is a file. Name a folder."
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        yield f"{name}={text}: {existing} can't be written to. Name a folder that can."
+
+
+@rule("run", trees=(EvaluateSettings,))
+def run_is_named(settings: EvaluateSettings) -> Iterator[str]:
+    """There is no default run."""
+    if settings.run is None:
+        yield "run= is missing: name the folder of the run to evaluate, as in run=runs/ant."
+
+
+@rule("checkpoint", trees=(EvaluateSettings,))
+def checkpoint_is_an_update(settings: EvaluateSettings) -> Iterator[str]:
+    """The latest checkpoint, or that of an update."""
+    if settings.checkpoint != "latest" and not re.fullmatch(r"[0-9]{1,18}", settings.checkpoint):
+        yield f"checkpoint={show(settings.checkpoint)} is neither latest nor the number of an update."

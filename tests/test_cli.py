@@ -1,0 +1,438 @@
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from jaxrl_long import cli, machine
+from jaxrl_long.cli.words import names, read
+from jaxrl_long.config import EvaluateSettings, Settings, load_settings, save_settings
+from jaxrl_long.fields import ConfigError
+from jaxrl_long.rules import CONFIGS, environments
+
+TRAIN = cli.Command("train", "Train an agent.", Settings, lambda call: None, config="train", examples=("env=ant horizon=1000000",))
+EVALUATE = cli.Command("evaluate", "Evaluate a run.", EvaluateSettings, lambda call: None)
+REPORT = cli.Command("report", "Compare runs.", EvaluateSettings, lambda call: None, verbs=("table", "plot"), folders=(1, 2))
+
+MODULE = """
+import sys, time, signal
+from jaxrl_long import cli
+from jaxrl_long.config import Settings, save_settings
+
+def main(call):
+    settings = call.settings
+    save_settings(settings, settings.run_dir)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+    print(settings.seed, settings.run_dir, "jax" in sys.modules, flush=True)
+    if settings.wandb.group == "sleep":
+        time.sleep(60)
+    if settings.wandb.group == "bug":
+        raise RuntimeError("our bug")
+    return 75 if settings.seed == 7 else 1 if settings.seed == 8 else None
+
+if __name__ == "__main__":
+    sys.exit(cli.run(cli.Command("train", "Train an agent.", Settings, main, config="train", module="toy")))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _on_a_cpu_in_an_empty_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setattr(machine, "usable_cores", lambda: 2)
+    monkeypatch.chdir(tmp_path)
+
+
+def call(*arguments, command=TRAIN):
+    return cli.prepare(command, read(command, list(arguments)))
+
+
+def train(*arguments):
+    return call(*arguments).settings
+
+
+def problems(*arguments, command=TRAIN):
+    with pytest.raises(ConfigError) as caught:
+        call(*arguments, command=command)
+    return caught.value.problems
+
+
+def toy(*arguments):
+    Path("toy.py").write_text(MODULE)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(CONFIGS.parent.parent), "."])}
+    return subprocess.Popen([sys.executable, "-m", "toy", *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process):
+    output, errors = process.communicate(timeout=60)
+    return process.returncode, output, errors
+
+
+# Values
+
+
+def test_without_words_the_defaults_of_this_machine_and_of_ant_apply():
+    settings = train()
+    assert (settings.env.name, settings.env.backend, settings.machine, settings.num_envs, settings.devices) == ("ant", "spring", "cpu", 256, 2)
+
+
+def test_whole_floats_become_ints():
+    settings = train("steps=5e6", "horizon=1e6", "num_envs=256.0", "seed=1_000")
+    assert [settings.steps, settings.horizon, settings.num_envs, settings.seed] == [5_000_000, 1_000_000, 256, 1000]
+    assert all(type(value) is int for value in (settings.steps, settings.horizon, settings.num_envs))
+
+
+def test_every_kind_of_value_can_be_written():
+    settings = train(
+        "algorithm.policy_layers=[32,16]", "algorithm.learning_rate=1e-4", "deterministic=true", "wandb.group=007", "wandb.entity=null",
+        "env.options.healthy_reward=2", "+env.options.deep.er=[1,a]", "wandb.project='a, b'",
+    )  # fmt: skip
+    assert settings.algorithm.policy_layers == (32, 16)
+    assert (settings.algorithm.learning_rate, settings.deterministic) == (1e-4, True)
+    assert (settings.wandb.group, settings.wandb.entity, settings.wandb.project) == ("007", None, "a, b")
+    assert settings.env.options == {"healthy_reward": 2, "deep": {"er": [1, "a"]}}
+
+
+def test_the_last_of_a_repeated_setting_wins():
+    assert train("seed=1", "seed=2").seed == 2
+    assert train("env=ant", "env=cartpole").env.name == "cartpole"
+
+
+@pytest.mark.parametrize("path", ["a b", "a=b", "a,b", "${HOME}", "[x", "a'b\"c", "seed=0,algorithm.clip=0.1", "~x", "é{}()#", "?*"])
+def test_paths_are_taken_as_they_are(path):
+    assert train(f"run_dir={path}").run_dir == path
+    assert train(f"compilation_cache={path}").compilation_cache == path
+
+
+def test_all_problems_are_told_at_once():
+    assert problems("nun_envs=3", "num_envs=2.5", "clip=3", "steps=nan", "algorithm.schedule=linar", "env=humanod", "deterministic=1") == [
+        "nun_envs=3: no such setting. Closest: num_envs or eval.num_envs.",
+        "clip=3: no such setting. Closest: algorithm.clip.",
+        "steps=nan is not a whole number.",
+        "num_envs=2.5 is not a whole number. Nearest: 2 or 3.",
+        "algorithm.schedule=linar is not one of constant, linear, kl. Closest: linear.",
+        "deterministic=1 is neither true nor false.",
+        "env=humanod: no environment of this name. Closest: humanoid. Or package.module:Class of your own.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("seed=0,1", "seed=0,1 lists several values. Add -m to run each of them, or write one value; a list is written [1,2]."),
+        ("seed=[1", "seed=[1 can't be read: "),
+        ("num_envs=1e12", "num_envs=1000000000000 is above 1048576. Nearest: 1048576."),
+        ("num_envs=" + "9" * 5000, "num_envs=999"),
+        ("num_envs=${oc.env:NO_SUCH_VARIABLE}", "The settings can't be put together: "),
+        ("replay=3", "replay=3: replay holds several settings. Set one of them: replay.capacity= or replay.codec="),
+        ("machine=laptop", "machine=laptop: no such file in configs/machine. Known: cpu, gpu."),
+        ("tracker=wanddb", "tracker=wanddb: no such file in configs/tracker. Closest: wandb."),
+        ("env={nam: ant}", "env.nam: no such setting. Closest: env.name."),
+        ("env=[ant]", "env=[ant]: env holds several settings. Set one of them: env.name= or env.backend="),
+        ("tracker=[mlflow]", "tracker=[mlflow] is not one of wandb."),
+        ("algorithm=sac", "algorithm=sac: no such file in configs/algorithm. "),
+        ("machine=no.yaml", "machine=no.yaml: no such file."),
+        ("env=../machine/gpu", "env=../machine/gpu: no environment of this name. "),
+        ("run_dir=", "run_dir= is empty."),
+        ("hydra.run.dir=x", "hydra.run.dir=x: no such setting. "),
+        ("horizon", "horizon: settings are written key=value. Closest: horizon."),
+        ("--steps=5", "--steps=5: no such option. Known: -h or --help, -m or --multirun. Settings are written without dashes: steps=5."),
+        ("~seed", "~seed: settings can't be removed. Write key=value."),
+        ("a/b=1", "a/b=1: not a setting's name. Write key=value."),
+    ],
+)
+def test_a_word_that_does_not_fit_is_told_with_the_rule(word, text):
+    (problem,) = problems(word)
+    assert problem.startswith(text)
+    assert len(problem) < 300
+
+
+def test_a_value_that_cannot_be_read_does_not_hide_the_others():
+    assert len(problems("seed=[1", "steps=0", "block=7")) == 3
+
+
+# Groups
+
+
+@pytest.mark.parametrize("name", sorted(environments()))
+def test_every_registered_environment_has_settings_that_fit_on_both_kinds_of_machine(name):
+    assert train(f"env={name}").env.name == name
+    assert train(f"env={name}", "machine=gpu", "devices=1").env.name == name
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_file_of_a_group_says_where_its_settings_belong(path):
+    assert path.read_text().startswith("# @package _global_\n")
+
+
+def test_the_command_line_wins_over_env_over_machine():
+    Path("mine.yaml").write_text("num_envs: 128\nseed: 3\nrollout_length: 8\n")
+    Path("world.yaml").write_text("env: {name: cartpole}\nrollout_length: 16\nseed: 4\n")
+    settings = train("machine=mine.yaml", "env=world.yaml", "seed=5")
+    assert (settings.num_envs, settings.rollout_length, settings.seed) == (128, 16, 5)
+    assert (settings.env.name, settings.machine) == ("cartpole", "mine.yaml")
+
+
+def test_a_gpu_gets_thousands_of_environments():
+    assert (train("machine=gpu").num_envs, train("machine=gpu").machine) == (4096, "gpu")
+
+
+def test_a_wrong_value_in_a_file_of_ones_own_is_named():
+    Path("mine.yaml").write_text("num_envs: many\nsteeps: 3\n")
+    assert problems("machine=mine.yaml") == ["steeps: no such setting. Closest: steps.", "num_envs=many is not a whole number."]
+
+
+def test_a_file_that_is_no_mapping_is_refused():
+    Path("mine.yaml").write_text("- 1\n")
+    assert problems("machine=mine.yaml") == ["machine=mine.yaml can't be read: it holds no settings."]
+
+
+def test_a_bare_env_name_brings_that_environments_own_settings():
+    assert train("env.name=cartpole").num_envs == train("env=cartpole").num_envs == 64
+
+
+def test_a_backend_can_be_chosen_beside_the_environment():
+    assert train("env.backend=mjx", "env=ant").env.backend == "mjx"
+
+
+def test_a_users_class_needs_no_file():
+    Path("my_world.py").write_text("raise RuntimeError('imported before the settings were decided')")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        assert train("env=my_world:World").env.name == "my_world:World"
+    finally:
+        sys.path.pop(0)
+
+
+def test_the_tracker_is_chosen_by_name_or_list():
+    assert [train(word).tracker for word in ("tracker=none", "tracker=wandb", "tracker=[wandb]", "tracker=[]")] == [[], ["wandb"], ["wandb"], []]
+
+
+# Runs
+
+
+@pytest.fixture
+def stored():
+    Path("run").mkdir()
+    settings = train("seed=3", "env=hopper", "run_dir=run", "algorithm.policy_layers=[8]", "horizon=1e5")
+    settings.wandb.group = "${a} \\${b}"
+    save_settings(settings, "run")
+    return settings
+
+
+def test_run_goes_on_with_the_stored_settings_and_those_of_the_command_line(stored):
+    found = call("run=run", "steps=9e6", "tracker=wandb")
+    assert found.stored == stored
+    assert (found.settings.steps, found.settings.tracker) == (9_000_000, ["wandb"])
+    assert (found.settings.seed, found.settings.env, found.settings.run_dir) == (3, stored.env, "run")
+    assert found.settings.wandb.group == stored.wandb.group
+
+
+def test_run_refuses_what_would_change_what_is_learned(stored):
+    assert problems("run=run", "seed=4", "env=ant", "env.backend=spring") == [
+        "env.name=ant, but the run in run has env.name=hopper. Keep hopper, or start a new run_dir.",
+        "seed=4, but the run in run has seed=3. Keep 3, or start a new run_dir.",
+    ]
+
+
+def test_run_must_exist():
+    assert problems("run=nowhere") == ["run=nowhere: no such folder."]
+
+
+def test_run_and_run_dir_exclude_each_other(stored):
+    assert problems("run=run", "run_dir=other") == ["run= and run_dir= can't both be given: run=DIR goes on with the run in DIR."]
+
+
+def test_the_same_command_with_the_same_run_dir_goes_on(stored):
+    words = ("seed=3", "env=hopper", "wandb.group=other", "run_dir=run", "algorithm.policy_layers=[8]", "horizon=1e5")
+    assert call(*words).stored == stored
+    assert problems(*words, "horizon=1000") == ["horizon=1000, but the run in run has horizon=100000. Keep 100000, or start a new run_dir."]
+
+
+def test_evaluate_takes_the_runs_world_and_seed_and_its_own_numbers(stored):
+    found = call("run=run", "num_envs=64", "json=true", "checkpoint=120", "env.floating_origin=false", command=EVALUATE)
+    settings = found.settings
+    assert (settings.run, settings.env.name, settings.env.floating_origin) == ("run", "hopper", False)
+    assert (settings.horizon, settings.seed, settings.num_envs, settings.json, settings.checkpoint) == (100_000, 3, 64, True, "120")
+    assert found.stored == stored
+
+
+def test_evaluate_needs_a_run():
+    assert problems(command=EVALUATE) == ["run= is missing: name the folder of the run to evaluate, as in run=runs/ant."]
+
+
+# Words
+
+
+def test_a_verb_and_folders_may_come_before_settings(stored):
+    Path("seed=0").mkdir()
+    found = call("plot", "run", "seed=0", "run=run", command=REPORT)
+    # `seed` is a setting of this command, so the word sets it; ./seed=0 names the folder.
+    assert (found.verb, found.folders, found.settings.seed) == ("plot", ["run"], 0)
+    assert call("./seed=0", "run=run", command=REPORT).folders == ["./seed=0"]
+
+
+def test_folders_are_counted_and_must_exist(stored):
+    assert problems("table", command=REPORT) == ["report takes 1 to 2 folders, not 0."]
+    assert problems("./none", command=REPORT) == ["./none: no such folder."]
+    assert problems("tabel", command=REPORT) == ["tabel: no such verb. Closest: table."]
+
+
+def test_help_tells_every_setting_group_and_exit_code_within_the_width_of_a_screen(capsys):
+    assert cli.run(TRAIN, ["--help", "env=cartpole"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"  {name}=" in text for name in names(TRAIN) if name != "run")
+    assert "num_envs=64 " in text
+    assert "halfcheetah" in text
+    assert "env=ant horizon=1000000" in text
+    assert "75 stopped" in text
+    assert max(len(line) for line in text.splitlines()) <= 120
+
+
+def test_help_is_given_whatever_else_is_wrong(capsys):
+    assert cli.run(TRAIN, ["-h", "num_envs=0", "nonsense=1"]) == 0
+    assert cli.run(EVALUATE, ["-h"]) == 0
+    assert "run=null" in capsys.readouterr().out
+
+
+# Exit codes
+
+
+def test_settings_errors_go_to_standard_error_and_exit_with_2_and_write_nothing(capsys):
+    assert cli.run(TRAIN, ["num_envs=0", "run_dir=new"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "ConfigError: 1 setting doesn't fit.\n  num_envs=0 is below 1. Nearest: 1.\n"
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_settings_errors_found_later_exit_with_2_too(capsys):
+    def refuse(call):
+        raise ConfigError(["env=x:Y has no attribute Y."])
+
+    assert cli.run(cli.Command("evaluate", "", EvaluateSettings, refuse), ["run=."]) == 2
+    assert "holds no settings.yaml" in capsys.readouterr().err
+
+
+def test_a_run_without_a_folder_gets_one_of_its_own():
+    for _ in range(2):
+        assert cli.run(TRAIN, ["env=cartpole", "seed=4"]) == 0
+    folders = sorted(path.name for path in Path("runs").iterdir())
+    assert len(folders) == 2
+    assert all(re.fullmatch(r"cartpole-\d{8}-\d{6}-s4(-2)?", name) for name in folders)
+
+
+MEASURED = """
+import resource, runpy, sys
+sys.argv = ["train", *sys.argv[1:]]
+try:
+    runpy.run_module("jaxrl_long.train", run_name="__main__")
+finally:
+    use = resource.getrusage(resource.RUSAGE_SELF)
+    print("jax" in sys.modules, "brax" in sys.modules, use.ru_utime + use.ru_stime)
+"""
+
+
+def test_minibatches_that_do_not_fit_are_refused_within_two_seconds_and_without_jax():
+    words = ["num_envs=100", "rollout_length=1", "algorithm.minibatches=32"]
+    environment = os.environ | {"PYTHONPATH": str(CONFIGS.parent.parent)}
+    done = subprocess.run([sys.executable, "-c", MEASURED, *words], capture_output=True, text=True, check=False, env=environment)
+    with_jax, with_brax, seconds = done.stdout.split()
+    assert done.returncode == 2
+    assert "num_envs=96 or 128" in done.stderr
+    assert (with_jax, with_brax) == ("False", "False")
+    assert float(seconds) <= 2
+
+
+def test_a_bug_of_ours_exits_with_1_and_shows_where():
+    code, _, errors = finish(toy("wandb.group=bug"))
+    assert code == 1
+    assert "Traceback" in errors
+    assert "our bug" in errors
+
+
+def test_a_command_passes_its_exit_code_on_and_writes_only_into_its_run():
+    code, output, errors = finish(toy("seed=7", "run_dir=a b=c"))
+    assert (code, output, errors) == (75, "7 a b=c False\n", "")
+    assert sorted(path.name for path in Path.cwd().iterdir() if path.name != "__pycache__") == ["a b=c", "toy.py"]
+
+
+# Several runs
+
+
+def test_every_combination_is_run_in_a_folder_of_its_own():
+    code, output, _ = finish(toy("-m", "seed=0,1", "algorithm.clip=0.1,0.2", "run_dir=all of, them", "env=cartpole"))
+    assert code == 0
+    assert len(output.splitlines()) == 4
+    assert sorted(path.name for path in Path("all of, them").iterdir()) == [
+        "algorithm.clip=0.1,seed=0", "algorithm.clip=0.1,seed=1", "algorithm.clip=0.2,seed=0", "algorithm.clip=0.2,seed=1",
+    ]  # fmt: skip
+    stored = load_settings("all of, them/algorithm.clip=0.2,seed=1")
+    assert (stored.seed, stored.algorithm.clip, stored.env.name) == (1, 0.2, "cartpole")
+
+
+def test_the_worst_exit_code_of_several_runs_is_returned():
+    # seed 7 exits with 75, seed 8 with 1; the last one succeeds.
+    assert finish(toy("-m", "seed=7,0", "run_dir=a"))[0] == 75
+    assert finish(toy("-m", "seed=8,7,0", "run_dir=b"))[0] == 1
+
+
+def test_several_runs_are_refused_together_before_the_first_one_starts():
+    code, output, errors = finish(toy("-m", "seed=0,-1", "num_envs=256,100", "rollout_length=1"))
+    assert (code, output) == (2, "")
+    assert "seed=-1 is below 0" in errors
+    assert "num_envs=100 x rollout_length=1" in errors
+    assert not Path("runs").exists()
+
+
+def test_a_signal_stops_the_run_under_way_and_those_that_would_follow():
+    process = toy("-m", "seed=0,1", "wandb.group=sleep", "run_dir=a")
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("0 ")
+    process.send_signal(signal.SIGTERM)
+    code, output, _ = finish(process)
+    assert (code, output) == (75, "")
+    assert [path.name for path in Path("a").iterdir()] == ["seed=0"]
+
+
+# Anything
+
+
+ODD = ["", "true", "[]", "{}", "[1,2]", "[a", "{a:1}", "1,2", "a,b", "???", "${seed}", "${x}", "${env}", "choice(1)", "range(3)", "interval(0,1)", "'q'"]
+any_text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+values = st.one_of(any_text, st.integers().map(str), st.floats().map(str), st.sampled_from(ODD), st.text("0123456789.,[]{}()'\"${}: e-+=\\", max_size=12))
+keys = st.sampled_from([*names(TRAIN)[1:], "env", "algorithm", "replay", "env.options.x", "env.options.x.y", "no.such"])
+
+
+def fuzz(examples):
+    return hypothesis_settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@given(st.dictionaries(keys, values, min_size=1, max_size=3))
+@fuzz(80)
+def test_any_value_of_any_setting_gives_valid_settings_or_a_settings_error(assignments):
+    with suppress(ConfigError):
+        settings = train(*(f"{name}={text}" for name, text in assignments.items()))
+        assert settings.total_steps >= settings.steps >= 1
+        assert settings.num_envs % settings.devices == 0
+        assert settings.samples_per_update % settings.algorithm.minibatches == 0
+
+
+@given(st.lists(any_text, max_size=4))
+@fuzz(100)
+def test_any_words_are_understood_or_refused(words):
+    assert cli.run(EVALUATE, words) in (0, 2)
+
+
+@given(values, values)
+@fuzz(100)
+def test_any_list_of_values_is_counted_without_a_repetition_or_refused(seeds, groups):
+    with suppress(ConfigError):
+        runs = cli.sweep.combinations(TRAIN, {"seed": seeds, "wandb.group": groups})
+        assert len({tuple(run.items()) for run in runs}) == len(runs) >= 1
