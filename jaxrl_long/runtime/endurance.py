@@ -1,0 +1,62 @@
+"""How long agents last: the arithmetic of lives, on the host."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxrl_long.runtime.evaluation import Snapshot
+
+# Without a failure in n steps, their true rate is with 95 % confidence below 3 / n: 0.05 = exp(-3).
+RULE_OF_THREE = 3.0
+
+
+def survival(life: np.ndarray, died: np.ndarray, at: Sequence[int]) -> list[float]:
+    """The chance to live longer than each number of steps, from lives [E] of which some were cut before their end.
+
+    Source: Kaplan and Meier 1958. `died` is False for environments that were cut while alive, at the age `life`.
+    """
+    ages = np.unique(life[died])
+    at_risk = np.array([(life >= age).sum() for age in ages], float)
+    deaths = np.array([(died & (life == age)).sum() for age in ages], float)
+    curve = np.cumprod(1 - deaths / at_risk) if len(ages) else np.array([])
+    return [float(curve[ages <= limit][-1]) if (ages <= limit).any() else 1.0 for limit in at]
+
+
+def median_life(life: np.ndarray, died: np.ndarray) -> int | None:
+    """Steps that half of the agents live; None where more than half outlived the evaluation."""
+    ages = np.unique(life[died])
+    below = [int(age) for age, alive in zip(ages, survival(life, died, [int(age) for age in ages]), strict=True) if alive <= 0.5]
+    return below[0] if below else None
+
+
+def marks(horizon: int) -> list[int]:
+    """The ages that are reported: 1e3, 1e4, ... up to the horizon."""
+    return [10**power for power in range(3, 10) if 10**power <= horizon]
+
+
+def report(horizon: int, at_marks: dict[int, Snapshot], last: Snapshot, window: int) -> dict[str, object]:
+    """The result of `evaluate`. `at_marks` holds a snapshot at each mark, at the window and at step 0 (all zeros)."""
+    lived, deaths = int(last.life.sum(dtype=np.int64)), int(last.died.sum())
+    ages = marks(horizon)
+    decades = [0, *ages] if ages and ages[-1] == horizon else [0, *ages, horizon]
+    rates = {}
+    for before, after in zip(decades[:-1], decades[1:], strict=True):
+        early, late = at_marks.get(before), at_marks.get(after, last)
+        steps = late.life.sum(dtype=np.int64) - (early.life.sum(dtype=np.int64) if early else 0)
+        reward = late.score.sum() - (early.score.sum() if early else 0.0)
+        rates[f"{before}-{after}"] = float(reward / steps) if steps else None
+    return {
+        "horizon": horizon,
+        "num_envs": len(last.life),
+        "alive": survival(last.life, last.died, [horizon])[0],
+        "alive_at": dict(zip(map(str, ages), survival(last.life, last.died, ages), strict=True)),
+        "reward_per_step": float(last.score.sum() / max(lived, 1)),
+        "reward_per_step_by_age": rates,
+        "window_return": at_marks[window].window_return if window in at_marks else last.window_return,
+        "median_life": median_life(last.life, last.died),
+        "steps_between_failures": lived / deaths if deaths else None,
+        "steps_between_failures_at_least": lived / RULE_OF_THREE if not deaths else None,
+        "failures": deaths,
+        "faults": int(last.faulted.sum()),
+        "env_steps": lived,
+    }

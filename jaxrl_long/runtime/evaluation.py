@@ -1,0 +1,135 @@
+"""Evaluation: a policy, deterministic, in environments of its own that are never reset, for as long as anybody asks.
+
+An environment counts until it ends. Everything that a number depends on is in `EvalState`, so that numbers do not depend on
+how a long evaluation is cut into dispatches, and the learner and the training environments are only read.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax.sharding import PartitionSpec as P
+
+from jaxrl_long.envs.simulator import SimStep
+from jaxrl_long.envs.vector import EnvState
+from jaxrl_long.learning.moments import Sum
+from jaxrl_long.trainer import AXIS, Program, derived
+from jaxrl_long.typing import Array, Bool, Int, Key, PyTree
+
+FIRST_STARTS, STEPS = 100, 101
+"""What keys are drawn for; apart from the purposes of training."""
+PLACEHOLDERS = 1
+"""Start states kept for environments that ended: they are stepped on, as shapes are fixed, but no longer count."""
+
+
+@struct.dataclass
+class EvalState:
+    """Environments under evaluation, leaves [E, ...] split over devices unless said otherwise."""
+
+    env: EnvState
+    memory: PyTree
+    starts: SimStep
+    """Placeholders, [D, ...]: one of each device's."""
+    going: Bool[Array, " E"]
+    """Not ended yet."""
+    died: Bool[Array, " E"]
+    """Terminated by the task itself, not by the horizon or the guard."""
+    faulted: Bool[Array, " E"]
+    """Ended by the guard: the physics gave a non-finite number."""
+    succeeded: Bool[Array, " E"]
+    """The task was solved at some step."""
+    life: Int[Array, " E"]
+    """Steps lived."""
+    score: Sum
+    """Reward of these steps."""
+    key: Key[Array, ""]
+    """On every device the same."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What an evaluation knows after some steps, on the host; arrays [E]."""
+
+    life: np.ndarray
+    going: np.ndarray
+    died: np.ndarray
+    faulted: np.ndarray
+    succeeded: np.ndarray
+    score: np.ndarray
+    """float64."""
+
+    @property
+    def window_return(self) -> float:
+        """Mean total reward; an environment that ended keeps what it had."""
+        return float(self.score.mean())
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """The two compiled programs of an evaluation with a fixed number of environments."""
+
+    start: Callable[[Array], EvalState]
+    """key -> fresh environments"""
+    advance: Callable[[Any, EvalState, Array], EvalState]
+    """(learner, state, steps) -> the state that many steps later; the given state is donated."""
+
+    def window(self, learner: Any, seed: int, steps: int) -> Snapshot:
+        """A fresh evaluation of `steps` steps: a pure function of learner and seed."""
+        return snapshot(self.advance(learner, self.start(jax.random.key(seed)), jnp.int32(steps)))
+
+
+def make_evaluator(program: Program, num_envs: int) -> Evaluator:
+    """Programs that evaluate the policy of `program` in `num_envs` environments, a multiple of its devices."""
+    vector, split = program.vector.endless(), P(AXIS)
+    specs = EvalState(
+        env=split, memory=split, starts=split, going=split, died=split, faulted=split, succeeded=split, life=split, score=split, key=P()
+    )
+
+    def start(key: Key[Array, ""], index: Int[Array, " E"]) -> EvalState:
+        keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(derived(key, 0, FIRST_STARTS), index)
+        drawn = vector.starts(keys)
+        placeholder = jax.tree.map(lambda leaf: leaf[:PLACEHOLDERS], drawn)
+        env = vector.begin(drawn, keys, index)
+        no = jnp.zeros(index.shape, bool)
+        memory = program.algorithm.initial_memory(index.shape[0])
+        return EvalState(env, memory, placeholder, ~no, no, no, no, jnp.zeros_like(index), Sum.zeros(index.shape), key)
+
+    def advance(learner: Any, state: EvalState, steps: Int[Array, ""]) -> EvalState:
+        def step(_: Array, state: EvalState) -> EvalState:
+            env = state.env
+            decision = program.algorithm.act(learner, env.obs, state.memory, env.age == 0, None)
+            env_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(derived(state.key, 0, STEPS), env.index)
+            # An environment that counts has lived as long as its age: a key of its own for each of its steps.
+            keys = jax.vmap(jax.random.fold_in)(env_keys, env.age)
+            after, outcome = vector.step(env, decision.action, keys, state.starts)
+            counted = state.going & ~outcome.fault
+            return EvalState(
+                env=after,
+                memory=decision.memory,
+                starts=state.starts,
+                going=state.going & ~outcome.ended,
+                died=state.died | (state.going & outcome.terminated),
+                faulted=state.faulted | (state.going & outcome.fault),
+                succeeded=state.succeeded | (state.going & outcome.success),
+                life=state.life + counted,
+                score=jax.tree.map(lambda new, old: jnp.where(counted, new, old), state.score.plus(outcome.reward), state.score),
+                key=state.key,
+            )
+
+        return jax.lax.fori_loop(0, steps, step, state)
+
+    started = jax.jit(jax.shard_map(start, mesh=program.mesh, in_specs=(P(), split), out_specs=specs, check_vma=False))
+    advanced = jax.shard_map(advance, mesh=program.mesh, in_specs=(P(), specs, P()), out_specs=specs, check_vma=False)
+    return Evaluator(lambda key: started(key, jnp.arange(num_envs)), jax.jit(advanced, donate_argnums=1))
+
+
+def snapshot(state: EvalState) -> Snapshot:
+    """Read an evaluation's numbers; waits for the device."""
+    life, going, died, faulted, succeeded, high, low = jax.device_get(
+        (state.life, state.going, state.died, state.faulted, state.succeeded, state.score.high, state.score.low)
+    )
+    return Snapshot(life, going, died, faulted, succeeded, high.astype(np.float64) + low)

@@ -1,0 +1,204 @@
+"""The host's side of a run: it dispatches chunks, and reads one chunk's numbers while the next one runs."""
+
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl_long.config import Settings, save_settings
+from jaxrl_long.fields import to_plain
+from jaxrl_long.runtime import assemble, devices, faults, shares
+from jaxrl_long.runtime.checkpoint import Checkpoints
+from jaxrl_long.runtime.evaluation import make_evaluator
+from jaxrl_long.runtime.folder import Lock, RunFolder, provenance, record, write_atomically
+from jaxrl_long.runtime.metrics import Clock, evaluation_row, training_row
+from jaxrl_long.runtime.progress import View
+from jaxrl_long.runtime.schedule import Schedule
+from jaxrl_long.runtime.stop import Stop
+from jaxrl_long.runtime.tracking import MetricsFile, make_trackers
+from jaxrl_long.runtime.tracking.jsonl import clean
+from jaxrl_long.trainer import Fault, TrainState, init_state, make_chunk, state_shapes
+
+EVAL_SEED = 1_000_003
+"""Evaluation draws its starts from its own seed, the same for every run: runs are compared on the same starts."""
+
+
+@dataclass
+class Launched:
+    """A chunk that was dispatched and whose numbers were not read yet."""
+
+    update: int
+    """The update that it ends with."""
+    updates: int
+    report: dict[str, jax.Array]
+    fault: Fault
+
+
+def train(settings: Settings, stop: Stop, view: View, started: float) -> int:
+    """Train as the settings say, in `settings.run_dir`, from its newest checkpoint if it has one. Returns the exit code.
+
+    `started` is the `time.time()` at which the process began: `wall_s` counts from there.
+    """
+    folder = RunFolder(Path(settings.run_dir or "")).create()
+    with Lock(folder.lock) as lock:
+        if lock.stale:
+            view.say(lock.stale)
+        run = Experiment(settings, folder, stop, view, started)
+        try:
+            return run.run()
+        finally:
+            view.close()
+
+
+class Experiment:
+    """One process's part of a run."""
+
+    def __init__(self, settings: Settings, folder: RunFolder, stop: Stop, view: View, started: float) -> None:
+        """Read what the folder holds; nothing is computed yet."""
+        self.settings, self.folder, self.stop, self.view, self.started = settings, folder, stop, view, started
+        self.clock = Clock()
+        self.schedule = Schedule(settings.chunk, settings.eval.every, settings.updates)
+        self.metrics = MetricsFile(folder.metrics)
+        self.checkpoints = Checkpoints(folder.checkpoints, settings.checkpoint.keep, say=view.say)
+        self.trackers = make_trackers(settings.tracker, settings.wandb, view.say)
+        self.tracker_ids: dict[str, str] = {}
+        self.update = 0
+        self.dumped = 0
+        self.row: dict[str, Any] = {}
+
+    def run(self) -> int:
+        """Everything from start to end; returns the exit code."""
+        self.program = assemble.program(self.settings)
+        self.has_success = hasattr(self.program.vector.simulator, "success")
+        self._describe()
+        state = self._prepare()
+        self.tracker_ids = self.trackers.start(self.folder.path.name, to_plain(self.settings), self.folder.path, self.tracker_ids)
+        state = self._train(state)
+        self._save(state, block=True)
+        done = self.update >= self.schedule.total
+        summary = {**self.row, "finished": done, "stopped_by": self.stop.reason}
+        write_atomically(self.folder.path / "summary.json", json.dumps(clean(summary), indent=1))
+        self.trackers.finish(summary)
+        self._say_end(done)
+        return 0 if done else self.stop.exit_code
+
+    def _describe(self) -> None:
+        """Write down what runs here, and say what is going to happen."""
+        device = devices.describe() | {"used": self.program.mesh.size}
+        save_settings(self.settings, self.folder.path)
+        record(self.folder.provenance, provenance(device) | {"seed": self.settings.seed})
+        latest = self.checkpoints.latest()
+        self.update = latest or 0
+        task = f"{self.settings.env.name} horizon={self.settings.horizon} seed={self.settings.seed}"
+        where = f"{self.program.mesh.size} x {device['kind']}, {self.settings.num_envs} environments"
+        self.view.header(task, where, self.schedule.total, self.settings.total_steps, self.update * self.program.steps_per_update)
+
+    def _prepare(self) -> TrainState:
+        """Compile, and meanwhile build the state or read it from the newest checkpoint."""
+        begin = time.perf_counter()
+        shapes = state_shapes(self.program)
+        with ThreadPoolExecutor(1) as pool:
+            # Two compilations at once: XLA releases Python's lock.
+            compiling = pool.submit(lambda: make_chunk(self.program).lower(shapes, jax.ShapeDtypeStruct((), jnp.int32)).compile())
+            state = self._restore(shapes) if self.update else init_state(self.program, self.settings.seed)
+            self.chunk: Callable[..., Any] = compiling.result()
+        self.evaluator = make_evaluator(self.program, self.settings.eval.num_envs)
+        cut = self.metrics.truncate_after(self.update)
+        if cut:
+            self.view.say(f"{cut} rows after update {self.update} are cut from {self.folder.metrics.name}: they are computed again.")
+        jax.block_until_ready(state)
+        self.clock.compile_s += time.perf_counter() - begin
+        return state
+
+    def _restore(self, shapes: TrainState) -> TrainState:
+        state, host = self.checkpoints.restore(self.update, shapes)
+        self.clock = Clock(**host["clock"])
+        self.schedule.chunk = self.schedule.chunk or host["chunk"]
+        self.tracker_ids, self.dumped, self.row = host["trackers"], host["dumped"], host["row"]
+        self.view.say(f"goes on from update {self.update} ({self.update * self.program.steps_per_update:,} steps).")
+        return state
+
+    def _train(self, state: TrainState) -> TrainState:
+        """Chunk after chunk until the end or a stop."""
+        pending: Launched | None = None
+        last_save = self.free_since = time.perf_counter()
+        while self.update < self.schedule.total and not self.stop.poll():
+            end = self.schedule.next(self.update)
+            state, report, fault = self.chunk(state, jnp.int32(end - self.update))
+            self.stop.something_to_save()
+            if pending:
+                # The device is busy with the next chunk meanwhile.
+                self._log(pending)
+            pending = Launched(end, end - self.update, report, fault)
+            self.update = end
+            save = bool(self.settings.checkpoint.every) and time.perf_counter() - last_save >= self.settings.checkpoint.every
+            if save or not self.schedule.chunk or self.schedule.evaluates(end):
+                self._log(pending, state)
+                pending = None
+            if save:
+                self._save(state)
+                last_save = time.perf_counter()
+        if pending:
+            self._log(pending)
+        return state
+
+    def _log(self, launched: Launched, state: TrainState | None = None) -> None:
+        """Wait for a chunk's numbers, evaluate if it is time (which needs the state), and report."""
+        report = jax.device_get(launched.report)
+        now = time.perf_counter()
+        train_s, self.free_since = now - self.free_since, now
+        self.clock.train_s += train_s
+        self.schedule.measured(train_s / launched.updates)
+        row = training_row(report, launched.update, launched.updates, self.program.steps_per_update, train_s, self.has_success)
+        row["window_return"] = None
+        if state is not None and self.schedule.evaluates(launched.update):
+            row |= self._evaluate(state)
+        if row["faults"] and not self.dumped:
+            self.dumped = 1
+            self.view.say(faults.dump(self.folder.path, launched.fault))
+        self._write(row)
+        if state is not None and not self.clock.shares:
+            self._measure_shares(state, train_s / launched.updates)
+        self.free_since = time.perf_counter() if state is not None else self.free_since
+
+    def _evaluate(self, state: TrainState) -> dict[str, Any]:
+        begin = time.perf_counter()
+        result = self.evaluator.window(state.learner, EVAL_SEED, min(self.settings.eval.window, self.settings.horizon))
+        self.clock.eval_s += time.perf_counter() - begin
+        return evaluation_row(result, self.has_success)
+
+    def _measure_shares(self, state: TrainState, update_s: float) -> None:
+        """Once per run, and per machine and settings only the first time: where the time goes."""
+        self.clock.shares = shares.measured(self.program, self.settings, state, update_s)
+        parts = ", ".join(f"{name} {share:.0%}" for name, share in self.clock.shares.items())
+        self.view.say(f"an update's time: {parts}")
+
+    def _write(self, row: dict[str, Any]) -> None:
+        clock = self.clock
+        row |= {"wall_s": clock.before_s + time.time() - self.started, "compile_s": clock.compile_s, "train_s": clock.train_s, "eval_s": clock.eval_s}
+        row |= {f"{name}_share": share for name, share in clock.shares.items()}
+        self.row = row
+        self.metrics.append(row)
+        self.trackers.log(row, row["env_steps"])
+        self.view.report(row)
+
+    def _save(self, state: TrainState, block: bool = False) -> None:
+        """Commit state and host record together; the state may be donated afterwards."""
+        if self.checkpoints.all()[-1:] == [self.update]:
+            return self.checkpoints.wait()
+        clock = vars(self.clock) | {"before_s": self.clock.before_s + time.time() - self.started}
+        host = {"clock": clock, "chunk": self.schedule.chunk, "trackers": self.tracker_ids, "dumped": self.dumped, "row": clean(self.row)}
+        self.checkpoints.save(self.update, self.update * self.program.steps_per_update, state, host, block=block)
+        return None
+
+    def _say_end(self, done: bool) -> None:
+        if done:
+            self.view.summary(self.row, str(self.folder.path))
+        else:
+            self.view.say(f"stopped by {self.stop.reason} at update {self.update}, saved; the same command with run_dir={self.folder.path} goes on.")

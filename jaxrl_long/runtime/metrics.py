@@ -1,0 +1,52 @@
+"""From a chunk's report to a row of metrics.jsonl."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxrl_long.runtime.evaluation import Snapshot
+
+LEARNING = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "explained_variance", "learning_rate", "grad_norm", "value_std")
+
+
+@dataclass
+class Clock:
+    """Where this run's wall time went so far, in seconds, over all of its processes."""
+
+    before_s: float = 0.0
+    """Wall time of earlier processes, up to the checkpoint that this one goes on from."""
+    compile_s: float = 0.0
+    train_s: float = 0.0
+    eval_s: float = 0.0
+    shares: dict[str, float] = field(default_factory=dict)
+    """Of training: simulate, infer, learn."""
+
+
+def training_row(report: dict[str, Any], update: int, updates: int, steps_per_update: int, train_s: float, has_success: bool) -> dict[str, Any]:
+    """Numbers of one chunk of `updates` updates that took `train_s` seconds; None where there is nothing to say."""
+    number = {name: float(value) for name, value in report.items()}
+    steps = updates * steps_per_update
+    failures, ended = number["terminated_count"], number["terminated_count"] + number["truncated_count"]
+    row = {
+        "update": update,
+        "env_steps": update * steps_per_update,
+        "steps_per_s": steps / train_s if train_s > 0 else None,
+        "reward_per_step": number["reward_count"] / steps,
+        "steps_between_failures": steps / failures if failures else None,
+        "episodes": int(ended),
+        "episode_return": number["finished_score_count"] / ended if ended else None,
+        "episode_length": number["finished_length_count"] / ended if ended else None,
+        "terminations": int(failures),
+        "truncations": int(number["truncated_count"]),
+        "faults": int(number["fault_count"]),
+        "skipped_minibatches": int(number.get("skipped_count", 0)),
+        **{name: number[name] for name in LEARNING if name in number},
+    }
+    if has_success:
+        row["success_rate"] = number["success_count"] / ended if ended else None
+    return row
+
+
+def evaluation_row(result: Snapshot, has_success: bool) -> dict[str, Any]:
+    """Numbers of one evaluation."""
+    row = {"window_return": result.window_return, "eval_alive": 1.0 - float(result.died.mean()), "eval_length": float(result.life.mean())}
+    return row | ({"eval_success_rate": float(result.succeeded.mean())} if has_success else {})

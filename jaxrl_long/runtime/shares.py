@@ -1,0 +1,97 @@
+"""Where the time of an update goes, measured on this machine with the run's own pieces."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jaxlib
+from jax.sharding import PartitionSpec as P
+
+from jaxrl_long import __version__
+from jaxrl_long.config import Settings
+from jaxrl_long.fields import to_plain
+from jaxrl_long.trainer import AXIS, Program, TrainState, empty_rollout, improve, observe, state_specs, store
+from jaxrl_long.typing import Array
+
+REPEATS = 3
+DECIDING = ("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "restart", "algorithm", "replay")
+"""Settings that the shares depend on."""
+
+
+def measured(program: Program, settings: Settings, state: TrainState, update_s: float) -> dict[str, float]:
+    """Shares of an update's time: simulate, infer, learn. Read from the cache where these settings were measured on this machine before."""
+    cache = _cache_file(settings)
+    if cache is not None and cache.exists():
+        return json.loads(cache.read_text())
+    learn_s, infer_s = _time(_learner(program), state), _time(_inference(program), state)
+    learn, infer = min(learn_s / update_s, 1.0), min(infer_s / update_s, 1.0)
+    shares = {"simulate": max(0.0, 1.0 - learn - infer), "infer": infer, "learn": learn}
+    if cache is not None:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        cache.write_text(json.dumps(shares))
+    return shares
+
+
+def _learner(program: Program) -> Callable[[TrainState], Any]:
+    """Everything of an update but `collect`, on a rollout of this state's observations."""
+
+    def learn(state: TrainState) -> Any:
+        row = empty_rollout(program, state.learner, state.env, state.memory)
+        wide = replace(row, last_obs=(), memory=())
+        rollout = jax.tree.map(lambda leaf: jnp.repeat(leaf, program.rollout_length, axis=0), wide)
+        rollout = replace(rollout, last_obs=row.last_obs, memory=row.memory)
+        state, _ = improve(program, store(program, state, rollout), rollout)
+        state = observe(program, state, rollout)
+        return state.learner, jax.lax.psum(jnp.sum(state.replay.cursor), AXIS)
+
+    return _jitted(program, learn)
+
+
+def _inference(program: Program) -> Callable[[TrainState], Any]:
+    """The policy's part of `collect`: T decisions of every environment, in its blocks."""
+
+    def infer(state: TrainState) -> Array:
+        def step(total: Array, t: Array) -> tuple[Array, None]:
+            keys = jax.vmap(lambda index: jax.random.fold_in(jax.random.fold_in(state.key, t), index))(state.env.index)
+            decision = program.algorithm.act(state.learner, state.env.obs, state.memory, state.env.age == 0, keys)
+            return total + jnp.sum(decision.log_prob), None
+
+        return jax.lax.psum(jax.lax.scan(step, jnp.float32(0), jnp.arange(program.rollout_length))[0], AXIS)
+
+    return _jitted(program, infer)
+
+
+def _jitted(program: Program, function: Callable[[TrainState], Any]) -> Callable[[TrainState], Any]:
+    def on_mesh(state: TrainState) -> Any:
+        return jax.shard_map(function, mesh=program.mesh, in_specs=(state_specs(state),), out_specs=P(), check_vma=False)(state)
+
+    return jax.jit(on_mesh)
+
+
+def _time(function: Callable[[TrainState], Any], state: TrainState) -> float:
+    """The shortest of a few runs, in seconds, after one that compiles."""
+    jax.block_until_ready(function(state))
+    times = []
+    for _ in range(REPEATS):
+        begin = time.perf_counter()
+        jax.block_until_ready(function(state))
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def _cache_file(settings: Settings) -> Path | None:
+    """Beside the compiled programs; None where those are not kept either."""
+    folder = jax.config.jax_compilation_cache_dir
+    if folder is None:
+        return None
+    plain = to_plain(settings)
+    device = jax.local_devices()[0]
+    what = [plain[name] for name in DECIDING] + [device.device_kind, jax.__version__, jaxlib.__version__, __version__]
+    digest = hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:24]
+    return Path(folder).parent / "shares" / f"{digest}.json"

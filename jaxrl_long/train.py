@@ -1,0 +1,44 @@
+"""Train an agent: `python -m jaxrl_long.train env=ant horizon=1000000`. `--help` lists the settings."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from jaxrl_long import cli
+from jaxrl_long.config import Settings
+
+if TYPE_CHECKING:
+    from jaxrl_long.runtime.stop import Stop
+
+
+def main(call: cli.Call) -> int:
+    """Prepare jax, then train until done or told to stop."""
+    from pathlib import Path
+
+    from jaxrl_long.machine import find_machine
+    from jaxrl_long.runtime import devices, stop
+    from jaxrl_long.runtime.progress import View
+    from jaxrl_long.runtime.process import started
+
+    settings: Settings = call.settings
+    view = View()
+
+    def work(halt: "Stop") -> int:
+        devices.prepare(find_machine(), settings.devices, settings.precision, settings.compilation_cache, settings.deterministic, say=view.say)
+        from jaxrl_long.runtime.experiment import train
+
+        return train(settings, halt, view, started())
+
+    return stop.run_interruptibly(work, Path(settings.run_dir or "") / "STOP", say=view.say)
+
+
+COMMAND = cli.Command(
+    name="train",
+    summary="Train an agent whose episodes last up to millions of steps.",
+    settings=Settings,
+    main=main,
+    config="train",
+    examples=("env=ant horizon=1000000", "env=cartpole", "env=hopper seed=1 run_dir=runs/hopper", "run=runs/hopper steps=20e6", "-m env=ant seed=0,1,2"),
+)
+
+if __name__ == "__main__":
+    sys.exit(cli.run(COMMAND))

@@ -1,0 +1,53 @@
+"""The arithmetic of lives, on histories made by hand."""
+
+import numpy as np
+import pytest
+
+from jaxrl_long.runtime.endurance import marks, median_life, report, survival
+from jaxrl_long.runtime.evaluation import Snapshot
+
+
+def snapshot(life, died, reward=1.0, faulted=None) -> Snapshot:
+    life, died = np.array(life), np.array(died, bool)
+    no = np.zeros(len(life), bool)
+    return Snapshot(life, ~died, died, no if faulted is None else np.array(faulted), no, life * float(reward))
+
+
+def test_survival_without_cuts_is_the_share_alive():
+    # Deaths at 10 and 20 of four: 3/4 after 10, 2/4 after 20.
+    assert survival(np.array([10, 20, 100, 100]), np.array([1, 1, 0, 0], bool), [9, 10, 20, 100]) == [1.0, 0.75, 0.5, 0.5]
+
+
+def test_survival_counts_a_cut_life_only_while_it_was_watched():
+    # One of four cut at 15: of the two left at 20 one dies: 3/4 * 1/2.
+    alive = survival(np.array([10, 15, 20, 100]), np.array([1, 0, 1, 0], bool), [10, 20])
+    assert alive == pytest.approx([0.75, 0.375])
+
+
+def test_median_life_is_unknown_while_most_live():
+    assert median_life(np.array([5, 7, 100, 100]), np.array([1, 1, 0, 0], bool)) == 7
+    assert median_life(np.array([5, 100, 100, 100]), np.array([1, 0, 0, 0], bool)) is None
+
+
+def test_marks_reach_to_the_horizon():
+    assert marks(1_000_000) == [1000, 10_000, 100_000, 1_000_000]
+    assert marks(16_000) == [1000, 10_000]
+    assert marks(20) == []
+
+
+def test_a_report_of_agents_of_which_one_fell():
+    early, last = snapshot([1000, 1000, 400, 1000], [0, 0, 1, 0]), snapshot([2000, 2000, 400, 2000], [0, 0, 1, 0])
+    result = report(2000, {1000: early}, last, 1000)
+    assert result["alive"] == 0.75
+    assert result["alive_at"] == {"1000": 0.75}
+    assert result["window_return"] == 850.0
+    assert result["steps_between_failures"] == 6400
+    assert result["steps_between_failures_at_least"] is None
+    assert result["reward_per_step_by_age"] == {"0-1000": 1.0, "1000-2000": 1.0}
+
+
+def test_without_a_failure_a_bound_is_reported_instead():
+    result = report(1000, {1000: snapshot([1000] * 3, [0] * 3)}, snapshot([1000] * 3, [0] * 3), 1000)
+    assert result["steps_between_failures"] is None
+    # Rule of three: 3000 steps without a failure.
+    assert result["steps_between_failures_at_least"] == 1000.0
