@@ -1,0 +1,1 @@
+"""One file per question; every answer is a row in `benchmarks/results/`."""

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# One pass over what a GPU is asked: the environment alone, with a policy, training, and Brax's PPO beside it. Under 8 minutes.
+#   bash benchmarks/gpu.sh            PYTHON=interpreter  BRAX_SOURCE=checkout of Brax's main branch  OUT=folder for a copy of the rows
+set -u
+cd "$(dirname "$0")/.." || exit 1
+python=${PYTHON:-python}
+limit_s=470
+
+plan() {
+    echo "Measures, ant on the spring backend, at 4096 and 8192 environments (rows in benchmarks/results/train.jsonl, kind=gpu):"
+    echo "  steps/s of the environment alone, random actions"
+    echo "  steps/s with a policy of 64 x 64 choosing the actions"
+    echo "  steps/s of training with the default settings, 20M steps (aim: 80 % of the rate with a policy)"
+    echo "and at 4096:"
+    echo "  steps/s of training with the networks and updates of Brax's PPO, and of Brax's PPO itself where there is one (aim: twice as fast)"
+}
+
+plan
+if ! "$python" -c 'import jax, sys; sys.exit(jax.default_backend() != "gpu")' 2>/dev/null; then
+    echo "No GPU that jax can use was found: nothing is measured."
+    exit 0
+fi
+nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader
+timeout "$limit_s" "$python" -m benchmarks.train gpu "$@"
+code=$?
+[ "$code" -eq 124 ] && echo "Stopped after ${limit_s} s; what was measured is recorded, and another call measures the rest."
+"$python" -c 'from benchmarks.harness import RESULTS; from benchmarks.tables import gpu; print(gpu(RESULTS))'
+if [ -n "${OUT:-}" ]; then
+    cp -r benchmarks/results "$OUT/"
+fi
+exit "$code"

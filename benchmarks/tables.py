@@ -1,0 +1,182 @@
+"""The README's tables, made from the recorded rows: never typed.
+
+    python -m benchmarks.tables            # rewrites what stands between the markers in README.md
+    python -m benchmarks.tables --check    # changes nothing; exit code 1 when a table does not match its rows
+
+A table stands between `<!-- table:NAME -->` and `<!-- /table:NAME -->`; the names are those in TABLES.
+"""
+
+import functools
+import math
+import re
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import time_to_return
+from benchmarks.harness import RESULTS, ROOT, Row, latest
+
+MARKED = re.compile(r"(<!-- table:(?P<name>[a-z_]+) -->\n)(?P<body>.*?)(<!-- /table:(?P=name) -->)", re.DOTALL)
+
+
+def markdown(header: list[str], cells: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *cells]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def spread(values: list[float], digits: int = 0) -> str:
+    """Mean ± sample standard deviation; the mean alone for one value."""
+    text = f"{statistics.mean(values):,.{digits}f}"
+    return text if len(values) < 2 else f"{text} ± {statistics.stdev(values):,.{digits}f}"
+
+
+def by(rows: list[Row], *keys: str) -> dict[tuple, list[Row]]:
+    """Rows grouped by the values of `keys`, groups in order of appearance."""
+    groups: dict[tuple, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+    return groups
+
+
+def machine(rows: list[Row]) -> str:
+    """One line that says on what the rows were measured, and when."""
+    if not rows:
+        return "No rows yet."
+    machines = sorted({f"{row['cpus']} cores of {row['device']}" if row["kind"] == "cpu" else row["device"] for row in rows})
+    days = sorted({row["date"][:10] for row in rows})
+    span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    versions = sorted({f"jax {row['jax']}" for row in rows})
+    return f"Measured on {' and '.join(machines)}, {', '.join(versions)}, {span}."
+
+
+def environments(results: Path) -> str:
+    """Window return over seeds, with steps and time, for every task and settings that were trained."""
+    rows = latest("learning", "env", "seed", "asked_steps", "asked_horizon", "settings", results=results, kind="cpu")
+    chance = {row["env"]: row["window_return"] for row in latest("random_policy", "env", results=results, kind="cpu")}
+    cells = []
+    for (env, horizon, settings), group in sorted(by(rows, "env", "asked_horizon", "settings").items(), key=str):
+        returns = [row["window_return"] for row in group]
+        digits = 0 if max(map(abs, returns)) >= 100 else 1
+        asked = " ".join(filter(None, [f"horizon={horizon}" if horizon else "", settings])) or "defaults"
+        minutes = statistics.median(row["wall_s"] for row in group) / 60
+        random = f"{chance[env]:,.{digits}f}" if env in chance else "–"
+        steps = f"{statistics.median(row['steps'] for row in group) / 1e6:.1f}M"
+        cells.append([env, f"`{asked}`", str(len(group)), spread(returns, digits), f"{min(returns):,.{digits}f}", random, steps, f"{minutes:.1f}"])
+    header = ["env", "settings", "seeds", "window return, mean ± s.d.", "lowest", "random actions", "steps", "minutes (median)"]
+    return f"{markdown(header, cells)}\n\n{machine(rows)}"
+
+
+def endurance(results: Path) -> str:
+    """How long each agent of the long-horizon task lasts."""
+    rows = [row for row in latest("learning", "env", "seed", "asked_steps", "asked_horizon", "settings", results=results, kind="cpu") if row["env"] == "ant"]
+    cells = []
+    for row in sorted(rows, key=lambda row: (row["asked_horizon"], row["settings"], row["seed"])):
+        kept = row["reward_per_step"] / row["first_reward_per_step"] if row["first_reward_per_step"] else math.nan
+        failing, at_least = row["steps_between_failures"], row["steps_between_failures_at_least"]
+        between = f"{failing:,.0f}" if failing else f"none failed: > {at_least:,.0f}"
+        lasting = [f"{row['alive']:.0%} of {row['copies']} at {row['endurance']:,}", f"{row['reward_per_step']:.2f}", f"{kept:.0%}", between]
+        cells.append([row["env"], str(row["seed"]), f"{row['steps']:,}", f"{row['window_return']:,.0f}", *lasting])
+    header = ["env", "seed", "steps", "window return", "alive", "reward per step", "of the first 1000 steps'", "steps between failures"]
+    return f"{markdown(header, cells)}\n\n{machine(rows)}"
+
+
+COMPARED = (
+    ("share", "ours", "ceiling", "steps_per_s", "training, default ant, as a share of the environment alone"),
+    ("peer", "ours", "brax", "steps_per_s", "training, against Brax's PPO with equal networks and updates"),
+    ("peer", "ours", "brax on 2 devices", "steps_per_s", "the same, the peer on both cores as devices"),
+    ("horizon", "1000000", "1000", "steps_per_s", "training, horizon 1e6 against 1e3"),
+    ("horizon", "1000000", "1000", "peak_bytes", "peak memory, horizon 1e6 against 1e3"),
+    ("envs", "4096", "256", "steps_per_s", "training, 4096 environments against 256"),
+)
+"""Measure, side, side it is compared with, column, what it says."""
+
+
+def amount(value: float, column: str) -> str:
+    """A number with its unit."""
+    return f"{value / 2**20:,.0f} MiB" if column == "peak_bytes" else f"{value:,.0f} steps/s"
+
+
+def speed(results: Path) -> str:
+    """Every comparison of `benchmarks/train.py`: medians and their ratio, then the start-up times."""
+    rows = latest("train", "measure", "side", "turn", "env", "backend", results=results, kind="cpu")
+    groups = by(rows, "measure", "side")
+    cells = []
+    for measure, side, against, column, text in COMPARED:
+        mine, other = groups.get((measure, side), []), groups.get((measure, against), [])
+        if not mine or not other:
+            continue
+        value, base = (statistics.median(row[column] for row in group) for group in (mine, other))
+        cells.append([text, amount(value, column), amount(base, column), f"{value / base:.2f}", f"{len(mine)} / {len(other)}"])
+    for cache in ("empty cache", "warm cache"):
+        group = groups.get(("startup", cache), [])
+        if group:
+            seconds, imports = (statistics.median(values) for values in ([row["first_report_s"] for row in group], [_imports(row) for row in group]))
+            cells.append([f"process start to the first report, {cache}", f"{seconds:.1f} s", f"{imports:.1f} s of it imports", "–", str(len(group))])
+    return f"{markdown(['what', 'ours', 'against', 'ratio', 'runs'], cells)}\n\n{machine(rows)}"
+
+
+def _imports(row: Row) -> float:
+    return row["other_imports_s"] + row["brax_import_s"]
+
+
+def gpu(results: Path) -> str:
+    """What `gpu.sh` measured."""
+    rows = latest("train", "side", results=results, kind="gpu", measure="gpu")
+    cells = [[row["side"], f"{row['steps_per_s']:,.0f}"] for row in rows]
+    return f"{markdown(['what, environments', 'steps/s'], cells)}\n\n{machine(rows)}"
+
+
+def floating_origin(results: Path) -> str:
+    """Reward errors far from the origin."""
+    rows = latest("floating_origin", "env", "backend", "offset", results=results, kind="cpu")
+    cells = [[row["env"], row["backend"], f"{row['offset'] / 1000:,.0f} km", f"{row['floating_rms']:.1e}", f"{row['plain_rms']:.1e}"] for row in rows]
+    header = ["env", "backend", "distance", "reward error with a floating origin, rms", "without"]
+    return f"{markdown(header, cells)}\n\n{machine(rows)}"
+
+
+def times(results: Path) -> str:
+    """The table of `benchmarks/time_to_return.py`."""
+    rows = time_to_return.newest(results=results)
+    return f"{time_to_return.table(rows)}\n\n{machine(rows)}"
+
+
+TABLES: dict[str, Callable[[Path], str]] = {
+    "environments": environments,
+    "speed": speed,
+    "gpu": gpu,
+    "time_to_return": times,
+    "endurance": endurance,
+    "floating_origin": floating_origin,
+}
+
+
+def _fill(match: re.Match[str], results: Path) -> str:
+    name = match["name"]
+    if name not in TABLES:
+        message = f"no table is called {name!r}; there are {', '.join(TABLES)}."
+        raise KeyError(message)
+    return f"{match[1]}{TABLES[name](results)}\n{match[4]}"
+
+
+def fill(text: str, results: Path = RESULTS) -> str:
+    """A document with every marked table made anew. Raises KeyError for a marker with an unknown name."""
+    return MARKED.sub(functools.partial(_fill, results=results), text)
+
+
+def main(arguments: list[str]) -> int:
+    """Rewrite README.md, or only compare it; the exit code."""
+    readme = ROOT / "README.md"
+    text = readme.read_text()
+    filled = fill(text)
+    if "--check" not in arguments:
+        readme.write_text(filled)
+        return 0
+    if filled != text:
+        print("README.md's tables do not match benchmarks/results. Run: make tables", file=sys.stderr)
+    return int(filled != text)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
