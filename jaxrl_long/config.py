@@ -56,9 +56,9 @@ class RestartSettings:
     stagger: bool = True
     """Draw the environments' first ages at random, so that they do not restart in step."""
     pool: int = setting(64, low=1, high=2**16)
-    """Start states kept per device; a restart takes one of them."""
+    """Start states kept ready; a restart takes one of them."""
     renew: int = setting(8, low=0, high=2**16)
-    """How many start states per device are redrawn at each update."""
+    """How many of them are redrawn at each update. 0: none, ever."""
 
 
 @dataclass

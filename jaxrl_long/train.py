@@ -16,8 +16,8 @@ def main(call: cli.Call) -> int:
 
     from jaxrl_long.machine import find_machine
     from jaxrl_long.runtime import devices, stop
-    from jaxrl_long.runtime.progress import View
     from jaxrl_long.runtime.process import started
+    from jaxrl_long.runtime.progress import View
 
     settings: Settings = call.settings
     view = View()

@@ -82,7 +82,7 @@ class Program:
     codec: Codec
     pool: int
     renew: int
-    """Start states redrawn at each update; divides pool."""
+    """Start states redrawn at each update, at most `pool`."""
 
     @property
     def steps_per_update(self) -> int:
@@ -160,11 +160,13 @@ def observe(program: Program, state: TrainState, rollout: Rollout) -> TrainState
 
 def renew_starts(program: Program, state: TrainState) -> TrainState:
     """Part of the pool of starts is redrawn, on every device alike."""
+    if not program.renew:
+        return state
     keys = jax.random.split(derived(state.key, state.update, POOL_STARTS), program.renew)
     fresh = program.vector.starts(keys)
-    slot = (state.update * program.renew) % program.pool
-    put = lambda old, new: jax.lax.dynamic_update_slice_in_dim(old, new, slot, axis=0)  # noqa: E731
-    return replace(state, starts=jax.tree.map(put, state.starts, fresh))
+    # Reduced first: a product with the update's number would overflow in a long run.
+    slots = (state.update % program.pool * program.renew + jnp.arange(program.renew)) % program.pool
+    return replace(state, starts=jax.tree.map(lambda old, new: old.at[slots].set(new), state.starts, fresh))
 
 
 def summarize(outcome: Any) -> Report:

@@ -70,7 +70,12 @@ def toy(*arguments):
 
 
 def finish(process):
-    output, errors = process.communicate(timeout=60)
+    try:
+        output, errors = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
     return process.returncode, output, errors
 
 
@@ -116,8 +121,8 @@ def test_all_problems_are_told_at_once():
         "clip=3: no such setting. Closest: algorithm.clip.",
         "steps=nan is not a whole number.",
         "num_envs=2.5 is not a whole number. Nearest: 2 or 3.",
-        "algorithm.schedule=linar is not one of constant, linear, kl. Closest: linear.",
         "deterministic=1 is neither true nor false.",
+        "algorithm.schedule=linar is not one of constant, linear, kl. Closest: linear.",
         "env=humanod: no environment of this name. Closest: humanoid. Or package.module:Class of your own.",
     ]
 
@@ -389,6 +394,12 @@ def test_several_runs_are_refused_together_before_the_first_one_starts():
     assert "seed=-1 is below 0" in errors
     assert "num_envs=100 x rollout_length=1" in errors
     assert not Path("runs").exists()
+
+
+def test_a_list_that_nobody_could_run_is_refused_at_once(capsys):
+    assert cli.run(TRAIN, ["-m", "seed=range(0,1000000000)"]) == 2
+    assert cli.run(TRAIN, ["-m", "seed=range(0,40)", "num_envs=range(1,41)"]) == 2
+    assert "-m lists 1600 runs or more; at most 1000 are run at once." in capsys.readouterr().err
 
 
 def test_a_signal_stops_the_run_under_way_and_those_that_would_follow():

@@ -9,7 +9,7 @@ import pytest
 
 from jaxrl_long.config import EnvSettings
 from jaxrl_long.envs import probes, registry
-from jaxrl_long.envs.simulator import Discrete, Simulator, SimStep
+from jaxrl_long.envs.simulator import Discrete, SimStep, Simulator
 from jaxrl_long.rules import environments
 from jaxrl_long.typing import Array
 

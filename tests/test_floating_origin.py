@@ -1,6 +1,7 @@
 """The floating origin on a toy world, where every number is exact, and on brax's ant."""
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -119,7 +120,7 @@ def ant() -> BraxSimulator:
 
 
 @functools.cache
-def ant_roll() -> object:
+def ant_roll() -> Callable[[Floating, Array], Array]:
     """A compiled rollout of N ants under random actions: (floating states, edge of a cell or 0 for no floating origin) -> rewards [T, N]."""
     world = FloatingOrigin(ant())
     action = jax.random.uniform(jax.random.key(1), (T, N, 8), minval=-1.0, maxval=1.0)

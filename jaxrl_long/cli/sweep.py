@@ -2,17 +2,15 @@
 
 import hashlib
 import itertools
-import os
+import math
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from jaxrl_long.cli import command as codes
 from jaxrl_long.cli import compose, folders
@@ -20,6 +18,7 @@ from jaxrl_long.cli.command import Command
 from jaxrl_long.cli.words import Words
 from jaxrl_long.fields import ConfigError, leaves
 
+MOST_RUNS = 1000
 BY_SEVERITY = (codes.DONE, codes.SAVED, codes.BAD_SETTINGS, codes.FAILED)
 
 
@@ -39,11 +38,13 @@ def combinations(command: Command, assignments: Mapping[str, str]) -> list[dict[
             override = compose.parse(name, text)
             if override.is_sweep_override():
                 # A value listed twice would be one folder used twice.
-                listed[name] = list(dict.fromkeys(override.sweep_string_iterator()))
+                listed[name] = list(dict.fromkeys(itertools.islice(override.sweep_string_iterator(), MOST_RUNS + 1)))
         except compose.UNREADABLE as error:
             # Text that Hydra can't read is one value; what is wrong with it is said when the run's settings are made.
             if type(error).__name__ == "HydraException":
                 raise ConfigError([f"{name}={text} can't be listed for -m: {error}."]) from None
+    if (number := math.prod(map(len, listed.values()))) > MOST_RUNS:
+        raise ConfigError([f"-m lists {number} runs or more; at most {MOST_RUNS} are run at once. List fewer values of {' or '.join(listed)}."])
     return [dict(zip(listed, values, strict=True)) for values in itertools.product(*listed.values())]
 
 
@@ -63,16 +64,16 @@ def run_all(command: Command, words: Words, runs: list[dict[str, str]]) -> int:
     has_folder = any(item.name == "run_dir" for item in fields(command.settings))
     base = _base_folder(words) if has_folder else None
     worst = codes.DONE
-    for number, combination in enumerate(runs, 1):
-        assignments = words.assignments | combination
-        if base:
-            assignments["run_dir"] = str(base / folder_name(combination))
-        print(f"[{number}/{len(runs)}] {folder_name(combination)}", file=sys.stderr, flush=True)
-        words_again = [*([words.verb] if words.verb else []), *words.folders, *(f"{key}={text}" for key, text in assignments.items())]
-        code, stopped = _run(command, words_again)
-        worst = max(worst, code, key=BY_SEVERITY.index)
-        if stopped:
-            break
+    with Relay() as relay:
+        for number, combination in enumerate(runs, 1):
+            assignments = words.assignments | combination
+            if base:
+                assignments["run_dir"] = str(base / folder_name(combination))
+            print(f"[{number}/{len(runs)}] {folder_name(combination)}", file=sys.stderr, flush=True)
+            again = [*([words.verb] if words.verb else []), *words.folders, *(f"{key}={text}" for key, text in assignments.items())]
+            worst = max(worst, relay.run([sys.executable, "-m", command.runs_as, *again]), key=BY_SEVERITY.index)
+            if relay.received:
+                break
     return worst
 
 
@@ -82,28 +83,38 @@ def _base_folder(words: Words) -> Path:
     return folders.new_folder(f"multirun-{time.strftime('%Y%m%d-%H%M%S')}")
 
 
-def _run(command: Command, arguments: list[str]) -> tuple[int, bool]:
-    """One run: its exit code as one of the documented ones, and whether a signal has stopped it."""
-    # A session of its own: a terminal's Ctrl-C reaches this process only, which passes on exactly one signal.
-    process = subprocess.Popen([sys.executable, "-m", command.runs_as, *arguments], stdin=subprocess.DEVNULL, start_new_session=True)
-    with _passed_on(process) as received:
-        code = process.wait()
-    return (code if code in BY_SEVERITY else codes.FAILED), bool(received)
+class Relay:
+    """Runs processes one at a time, and passes the signals that this process gets on to the one under way."""
 
+    SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
-@contextmanager
-def _passed_on(process: subprocess.Popen[bytes]) -> Generator[list[int]]:
-    received: list[int] = []
+    def __init__(self) -> None:
+        self.received: list[int] = []
+        """Signals that came, in order."""
+        self._missed: list[int] = []
+        self._process: subprocess.Popen[bytes] | None = None
 
-    def pass_on(number: int, frame: Any) -> None:  # noqa: ARG001 (the signature of a signal handler)
-        received.append(number)
-        if process.poll() is None:
-            os.kill(process.pid, number)
+    def __enter__(self) -> "Relay":
+        self._before = {number: signal.signal(number, self._pass_on) for number in self.SIGNALS}
+        return self
 
-    watched = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {number: signal.signal(number, pass_on) for number in watched}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def run(self, arguments: list[str]) -> int:
+        """Run a process to its end; its exit code, as one of the documented ones."""
+        # A session of its own: a terminal's Ctrl-C reaches this process only, which passes on exactly one signal.
+        self._process = process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, start_new_session=True)
+        while self._missed:
+            process.send_signal(self._missed.pop())
+        code = process.wait()
+        self._process = None
+        return code if code in BY_SEVERITY else codes.FAILED
+
+    def _pass_on(self, number: int, _: object) -> None:
+        self.received.append(number)
+        if self._process is None:
+            self._missed.append(number)
+        else:
+            self._process.send_signal(number)

@@ -1,0 +1,1 @@
+"""Worlds: the contract, the vector of copies, Brax, and our own small ones."""

@@ -3,7 +3,7 @@
 import contextlib
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import jax
@@ -48,7 +48,7 @@ class _NumpyOfOldJax:
         return jnp.maximum(x, a_min)
 
 
-fluid.jp = _NumpyOfOldJax()
+vars(fluid)["jp"] = _NumpyOfOldJax()
 
 
 class BraxSimulator:
@@ -68,15 +68,16 @@ class BraxSimulator:
         """
         options = dict(options or {})
         with _quiet_mujoco():
-            self._env = envs.get_environment(name, backend=backend, **options)
+            env: Any = envs.get_environment(name, backend=backend, **options)
+        self._env = env
         # `fast` has no physics; a backend changes nothing in it.
         self._kept = ("x", "xd") if name == "fast" else KEPT[backend]
-        shapes = jax.eval_shape(self._env.reset, jax.random.key(0))
+        shapes = jax.eval_shape(env.reset, jax.random.key(0))
         self._physics_shape = shapes.pipeline_state
         self.obs_size = _sizes(shapes.obs)
-        self.action = Continuous(int(self._env.action_size))
+        self.action = Continuous(env.action_size)
         # brax keeps some time steps in float32: 0.05 s is the truth, not 0.04999999701976776.
-        self.dt = round(float(self._env._dt if name == "fast" else self._env.dt), 7)
+        self.dt = round(float(env._dt if name == "fast" else env.dt), 7)
         hidden = options.get("exclude_current_positions_from_observation", True)
         self.translates: tuple[int, ...] = TRANSLATES.get(name, ()) if hidden else ()
 
@@ -84,12 +85,12 @@ class BraxSimulator:
         """Draw a start."""
         return self._result(self._env.reset(key))
 
-    def step(self, state: PyTree, action: Float[Array, "A"], key: Key[Array, ""]) -> SimStep:
+    def step(self, state: PyTree, action: Float[Array, " A"], key: Key[Array, ""]) -> SimStep:
         """Advance the physics by `dt`. Brax's steps draw nothing, so `key` is not read."""
         del key
         zero = jnp.zeros(())
-        # No brax step reads the observation, the metrics or the info of the state before it: they need not be carried.
-        return self._result(self._env.step(envs.State(self.physics(state), None, zero, zero, {}, {}), action))
+        # No brax step reads the observation, the reward, the metrics or the info before it: they need not be carried.
+        return self._result(self._env.step(envs.State(self.physics(state), obs=zero, reward=zero, done=zero), action))
 
     def physics(self, state: PyTree) -> Any:
         """Brax's own physics state, as its steps and its renderer take it; what neither reads is zero."""
@@ -146,12 +147,14 @@ def _sizes(obs: Any) -> int | dict[str, int]:
 
 
 @contextlib.contextmanager
-def _quiet_mujoco() -> Iterator[None]:
+def _quiet_mujoco() -> Generator[None]:
     """Silence what brax's old model files provoke: by itself MuJoCo also writes MUJOCO_LOG.TXT into the current directory."""
-    mujoco.set_mju_user_warning(lambda _: None)
+    # Its type stubs leave the function out.
+    library: Any = mujoco
+    library.set_mju_user_warning(lambda _: None)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        mujoco.set_mju_user_warning(None)
+        library.set_mju_user_warning(None)

@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from flax import struct
 
-from jaxrl_long.envs.simulator import SimStep, Simulator
+from jaxrl_long.envs.simulator import SimStep
 from jaxrl_long.typing import Array, Float, Int, Key, PyTree, typed
 
 CELL = 4.0
@@ -33,13 +33,13 @@ class FloatingOrigin:
     inner world: a step never sees a move, because the state before and after it lie in the same frame.
     """
 
-    def __init__(self, inner: Simulator) -> None:
+    def __init__(self, inner: Any) -> None:
         """Wrap `inner`. Raises ValueError when it can not be moved."""
         missing = [name for name in ("translates", "position", "shift") if not hasattr(inner, name)]
         if missing or not getattr(inner, "translates", ()):
             message = f"{type(inner).__name__} can't have a floating origin: it lacks {', '.join(missing) or 'axes to move along (translates is empty)'}."
             raise ValueError(message)
-        self.inner: Any = inner
+        self.inner = inner
         self.obs_size = inner.obs_size
         self.action = inner.action
         self.dt = inner.dt

@@ -11,9 +11,9 @@ from jaxrl_long.envs.classic import CartPole, GridWorld
 from jaxrl_long.envs.floating_origin import FloatingOrigin
 from jaxrl_long.envs.simulator import Continuous, Discrete, Simulator
 from jaxrl_long.fields import ConfigError, closest, show
-from jaxrl_long.rules import environments
+from jaxrl_long.rules import USER_CLASS, environments
 
-OURS: dict[str, Callable[..., Simulator]] = {"cartpole": CartPole, "gridworld": GridWorld}
+OURS: dict[str, Callable[..., Any]] = {"cartpole": CartPole, "gridworld": GridWorld}
 """Registered environments that are not brax's."""
 
 NEEDED = ("reset", "step", "obs_size", "action", "dt")
@@ -61,6 +61,8 @@ def _registered(env: EnvSettings) -> Simulator:
 
 def _custom(env: EnvSettings) -> Simulator:
     _refuse_backend(env)
+    if not USER_CLASS.fullmatch(env.name):
+        raise ConfigError([f"env={env.name} is not of the form package.module:Class."])
     module_name, _, class_name = env.name.partition(":")
     module = _module(env.name, module_name)
     constructor = getattr(module, class_name, None)
@@ -85,8 +87,6 @@ def _module(name: str, module_name: str) -> Any:
             raise ConfigError([f"env={name}: module {module_name} needs {error.name}, which is not installed."]) from error
         problem = f"env={name}: no module {error.name} can be imported. Run from the folder that holds it, or install it."
         raise ConfigError([problem]) from None
-    except ValueError:
-        raise ConfigError([f"env={name} is not of the form package.module:Class."]) from None
 
 
 def _built(env: EnvSettings, constructor: Callable[..., Any], options: dict[str, Any]) -> Any:

@@ -84,7 +84,7 @@ def _total(x: Array, axis_name: str | None) -> Array:
 
 
 @typed
-def moved(moments: Moments, rows: Float[Array, "B *O"], axis_name: str | None = None) -> Moments:
+def moved(moments: Moments, rows: Float[Array, "B ..."], axis_name: str | None = None) -> Moments:
     """The moments after another batch of rows; inside a mesh axis, after the batches of all its devices.
 
     Rows with a non-finite entry are left out and counted. Two passes over the batch, centred first on the running mean and

@@ -1,6 +1,7 @@
 """How long agents last: the arithmetic of lives, on the host."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def report(horizon: int, at_marks: dict[int, Snapshot], last: Snapshot, window: 
     ages = marks(horizon)
     decades = [0, *ages] if ages and ages[-1] == horizon else [0, *ages, horizon]
     rates = {}
-    for before, after in zip(decades[:-1], decades[1:], strict=True):
+    for before, after in pairwise(decades):
         early, late = at_marks.get(before), at_marks.get(after, last)
         steps = late.life.sum(dtype=np.int64) - (early.life.sum(dtype=np.int64) if early else 0)
         reward = late.score.sum() - (early.score.sum() if early else 0.0)
