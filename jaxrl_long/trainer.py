@@ -97,7 +97,7 @@ def update(program: Program, state: TrainState) -> tuple[TrainState, Report, Fau
     state, report = improve(program, state, rollout)
     state = observe(program, state, rollout)
     state = renew_starts(program, state)
-    return state.replace(update=state.update + 1), {**summary, **report}, fault
+    return replace(state, update=state.update + 1), {**summary, **report}, fault
 
 
 def collect(program: Program, state: TrainState) -> tuple[TrainState, Rollout, Fault, Report]:
@@ -218,7 +218,8 @@ def derived(key: Key[Array, ""], update: Int[Array, ""] | int, purpose: int) -> 
 
 def state_specs(state: TrainState) -> TrainState:
     """How each leaf of the state is laid out over the mesh."""
-    split, everywhere = P(AXIS), P()
+    split: Any = P(AXIS)
+    everywhere: Any = P()
     return TrainState(
         learner=jax.tree.map(lambda _: everywhere, state.learner),
         env=jax.tree.map(lambda _: split, state.env),

@@ -1,6 +1,7 @@
 """Worlds with known values are learned, in seconds; real tasks at the smallest size that shows learning."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +13,12 @@ from jaxrl_long.envs import probes
 from jaxrl_long.envs.classic import CartPole, GridWorld
 from jaxrl_long.learning.moments import normalize
 from jaxrl_long.runtime.evaluation import make_evaluator
-from jaxrl_long.trainer import TrainState, init_state, make_chunk
+from jaxrl_long.trainer import Program, TrainState, init_state, make_chunk
 
-SPEED = {"learning_rate": 3e-3, "schedule": "linear", "minibatches": 4, "epochs": 4, "policy_layers": (32,), "value_layers": (32,)}
+SPEED: dict[str, Any] = {"learning_rate": 3e-3, "schedule": "linear", "minibatches": 4, "epochs": 4, "policy_layers": (32,), "value_layers": (32,)}
 
 
-def learned(simulator, updates: int, seed: int = 0, **changes) -> tuple[TrainState, object]:
+def learned(simulator, updates: int, seed: int = 0, **changes) -> tuple[TrainState, Program]:
     plan = program(simulator, **{"num_envs": 32, "rollout_length": 16, "total_updates": updates, **SPEED, **changes})
     state, _, _ = make_chunk(plan)(init_state(plan, seed), jnp.int32(updates))
     return state, plan

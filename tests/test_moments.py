@@ -1,5 +1,7 @@
 """Numbers that stay right over millions of steps."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +26,7 @@ def test_a_counter_counts_as_python_does(start, extras):
 
 
 def test_moments_of_a_long_run_keep_count_mean_and_deviation():
-    moments = Moments.zeros((1,)).replace(count=Count.of(2**36), mean=jnp.full((1,), 1e4))
+    moments = replace(Moments.zeros((1,)), count=Count.of(2**36), mean=jnp.full((1,), 1e4))
     move = jax.jit(moved)
     late = move(moments, 1e4 + jax.random.normal(jax.random.key(0), (2048, 1)))
     assert late.count.as_int() == 68719478784

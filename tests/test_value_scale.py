@@ -1,5 +1,7 @@
 """The critic's unit."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,8 +15,9 @@ def test_values_stay_the_same_when_their_unit_moves():
     critic, obs = MLP((8,), 1), jax.random.normal(jax.random.key(0), (5, 3))
     params = critic.init(jax.random.key(1), obs)
     old, new = ValueScale(jnp.float32(2), jnp.float32(9), jnp.int32(1)), ValueScale(jnp.float32(-100), jnp.float32(1e4), jnp.int32(2))
-    before = critic.apply(params, obs) * old.std + old.mean
-    after = critic.apply(value_scale.rescaled(params, old, new), obs) * new.std + new.mean
+    apply: Any = critic.apply
+    before = apply(params, obs) * old.std + old.mean
+    after = apply(value_scale.rescaled(params, old, new), obs) * new.std + new.mean
     np.testing.assert_allclose(before, after, rtol=1e-4, atol=1e-4)
 
 

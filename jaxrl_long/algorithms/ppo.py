@@ -110,7 +110,7 @@ class PPO:
         """Draw an action per observation [N, ...], or take the most likely one where no keys are given."""
         del restarted
         seen = normalize(learner.moments, obs, self.settings.clip_obs)
-        params = self.policy.apply(learner.params["policy"], entry(seen, "policy"))
+        params: Any = self.policy.apply(learner.params["policy"], entry(seen, "policy"))
         choice = self.distribution.mode(params) if keys is None else self.distribution.sample(params, keys)
         return Decision(choice, self.distribution.action(choice), self.distribution.log_prob(params, choice), memory)
 
@@ -131,7 +131,7 @@ class PPO:
     def observe(self, learner: PPOLearner, rollout: Rollout, axis: str | None) -> PPOLearner:
         """Observation moments move last: `improve` must see the inputs that `act` saw."""
         rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rollout.obs)
-        return learner.replace(moments=observe(learner.moments, rows, axis))
+        return replace(learner, moments=observe(learner.moments, rows, axis))
 
     def improve(
         self, learner: PPOLearner, rollout: Rollout, ring: Ring, key: Key[Array, ""], progress: Float[Array, ""], axis: str | None
@@ -148,8 +148,9 @@ class PPO:
             gradient, report = _mean((gradient, report), axis)
             norm = jnp.linalg.norm(gradient)
             usable = jnp.isfinite(norm)
-            step, stepped = self.optimizer.update(jnp.where(usable, gradient, 0.0), optimizer)
-            kept = jax.tree.map(lambda new, old: jnp.where(usable, new, old), (flat - rate * step, stepped), carry)
+            direction, stepped = self.optimizer.update(jnp.where(usable, gradient, 0.0), optimizer)
+            moved = (optax.apply_updates(flat, optax.tree.scale(-rate, direction)), stepped)
+            kept = jax.tree.map(lambda new, old: jnp.where(usable, new, old), moved, carry)
             finite = {name: jnp.where(usable, number, 0.0) for name, number in report.items()}
             return kept, {**finite, "grad_norm": jnp.where(usable, norm, 0.0), "skipped_count": 1.0 - usable}
 
@@ -162,8 +163,8 @@ class PPO:
 
     def _loss(self, params: dict[str, PyTree], rows: Batch) -> tuple[Array, Report]:
         """Clipped surrogate, value error and entropy bonus of one minibatch."""
-        logits = self.policy.apply(params["policy"], entry(rows.obs, "policy"))
-        value = self.critic.apply(params["value"], entry(rows.obs, "critic"))[..., 0]
+        logits: Any = self.policy.apply(params["policy"], entry(rows.obs, "policy"))
+        value = self._out(params["value"], rows.obs)
         log_ratio = self.distribution.log_prob(logits, rows.choice) - rows.log_prob
         ratio = jnp.exp(log_ratio)
         clipped = jnp.clip(ratio, 1 - self.settings.clip, 1 + self.settings.clip)
@@ -209,7 +210,7 @@ class PPO:
         """An earlier segment [T, N], corrected for the policy having moved since. `next_obs` [N, ...] followed its last row."""
         value = self._critic_of(learner)
         seen = normalize(learner.moments, old["obs"], self.settings.clip_obs)
-        logits = self.policy.apply(learner.params["policy"], entry(seen, "policy"))
+        logits: Any = self.policy.apply(learner.params["policy"], entry(seen, "policy"))
         log_prob = self.distribution.log_prob(logits, old["choice"])
         weight = jnp.where(stored, jnp.minimum(1.0, jnp.exp(log_prob - old["log_prob"])), 0.0)
         values = value(old["obs"])
@@ -225,10 +226,15 @@ class PPO:
         """The critic as a function of observations [..., O], in reward units."""
 
         def value(obs: PyTree) -> Array:
-            seen = entry(normalize(learner.moments, obs, self.settings.clip_obs), "critic")
-            return self.critic.apply(learner.params["value"], seen)[..., 0] * learner.scale.std + learner.scale.mean
+            seen = normalize(learner.moments, obs, self.settings.clip_obs)
+            return self._out(learner.params["value"], seen) * learner.scale.std + learner.scale.mean
 
         return value
+
+    def _out(self, params: PyTree, seen: PyTree) -> Array:
+        """The critic's outputs for normalised observations [..., O], in its own unit."""
+        values: Any = self.critic.apply(params, entry(seen, "critic"))
+        return values[..., 0]
 
     def _rate(self, learner: PPOLearner, progress: Float[Array, ""]) -> Array:
         """The learning rate of this update."""

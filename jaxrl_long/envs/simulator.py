@@ -46,11 +46,20 @@ class Simulator(Protocol):
     `success(state) -> Bool[Array, ""]` whether the task is solved in this state.
     """
 
-    obs_size: int | dict[str, int]
-    """Features O of the observation, or of each entry of it."""
-    action: Continuous | Discrete
-    dt: float
-    """Seconds of simulated time in one step."""
+    @property
+    def obs_size(self) -> int | dict[str, int]:
+        """Features O of the observation, or of each entry of it; a plain attribute will do."""
+        ...
+
+    @property
+    def action(self) -> Continuous | Discrete:
+        """The kind and size of an action."""
+        ...
+
+    @property
+    def dt(self) -> float:
+        """Seconds of simulated time in one step."""
+        ...
 
     def reset(self, key: Key[Array, ""]) -> SimStep:
         """Draw a start."""

@@ -1,13 +1,12 @@
 """How a ring row is written: each field's bytes per entry, and what is lost."""
 
-from typing import Literal
-
 import jax
 import jax.numpy as jnp
 
 from jaxrl_long.typing import Array, PyTree
 
-Codec = Literal["float32", "bfloat16"]
+Codec = str
+"""float32 or bfloat16."""
 
 LOSSY_FIELDS = frozenset({"obs", "choice"})
 """Only what networks read is rounded; rewards, ends and log probabilities decide targets, and stay as they are."""

@@ -37,7 +37,8 @@ def assess(settings: EvaluateSettings, stored: Settings) -> dict[str, Any]:
     program = assemble.program(trained)
     shapes = state_shapes(program)
     # Only the learner's leaves are read: the ring may be large, and another number of environments doesn't matter.
-    wanted = TrainState(learner=shapes.learner, env=None, starts=None, memory=None, replay=None, key=None, update=None)
+    nothing: Any = None
+    wanted = TrainState(shapes.learner, env=nothing, starts=nothing, memory=nothing, replay=nothing, key=nothing, update=nothing)
     learner = checkpoints.restore(update, wanted, partial=True)[0].learner
     program = replace(program, vector=replace(program.vector, horizon=settings.horizon))
     begin = time.perf_counter()
@@ -66,7 +67,7 @@ def _continue(program: Program, learner: Any, settings: EvaluateSettings) -> tup
     horizon = settings.horizon
     stops = sorted({*endurance.marks(horizon), min(settings.window, horizon), horizon})
     seen: dict[int, Snapshot] = {}
-    done, length = 0, FIRST_STEPS
+    done, length, now = 0, FIRST_STEPS, snapshot(state)
     with steps_bar("evaluate", horizon) as bar:
         while done < horizon:
             begin = time.perf_counter()

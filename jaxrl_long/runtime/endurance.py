@@ -40,7 +40,7 @@ def report(horizon: int, at_marks: dict[int, Snapshot], last: Snapshot, window: 
     lived, deaths = int(last.life.sum(dtype=np.int64)), int(last.died.sum())
     ages = marks(horizon)
     decades = [0, *ages] if ages and ages[-1] == horizon else [0, *ages, horizon]
-    rates = {}
+    rates: dict[str, float | None] = {}
     for before, after in pairwise(decades):
         early, late = at_marks.get(before), at_marks.get(after, last)
         steps = late.life.sum(dtype=np.int64) - (early.life.sum(dtype=np.int64) if early else 0)

@@ -84,10 +84,10 @@ class Evaluator:
 
 def make_evaluator(program: Program, num_envs: int) -> Evaluator:
     """Programs that evaluate the policy of `program` in `num_envs` environments, a multiple of its devices."""
-    vector, split = program.vector.endless(), P(AXIS)
-    specs = EvalState(
-        env=split, memory=split, starts=split, going=split, died=split, faulted=split, succeeded=split, life=split, score=split, key=P()
-    )
+    vector = program.vector.endless()
+    split: Any = P(AXIS)
+    everywhere: Any = P()
+    specs = EvalState(split, split, split, split, split, split, split, split, split, key=everywhere)
 
     def start(key: Key[Array, ""], index: Int[Array, " E"]) -> EvalState:
         keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(derived(key, 0, FIRST_STARTS), index)

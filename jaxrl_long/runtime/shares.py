@@ -87,7 +87,7 @@ def _time(function: Callable[[TrainState], Any], state: TrainState) -> float:
 
 def _cache_file(settings: Settings) -> Path | None:
     """Beside the compiled programs; None where those are not kept either."""
-    folder = jax.config.jax_compilation_cache_dir
+    folder = jax.config.values["jax_compilation_cache_dir"]
     if folder is None:
         return None
     plain = to_plain(settings)
