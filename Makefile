@@ -3,6 +3,8 @@
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
+# Processes that tests run in.
+JOBS ?= 2
 BIN := .venv/bin
 STAMP := .venv/.installed
 GPU := $(wildcard /dev/nvidia[0-9]*)
@@ -22,15 +24,16 @@ train: setup
 	$(BIN)/python -m jaxrl_long.train env=ant horizon=1000000 $(ARGS)
 
 test: setup
-	$(BIN)/python -m pytest -m '$(MARKS)' $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) -m '$(MARKS)' $(ARGS)
 
 test-fast: setup
-	$(BIN)/python -m pytest -m '$(MARKS) and not slow' $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) -m '$(MARKS) and not slow' $(ARGS)
 
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/pyrefly check
 	$(BIN)/lint-imports
+	$(BIN)/python -m benchmarks.tables --check
 
 tables: setup
 	$(BIN)/python -m benchmarks.tables

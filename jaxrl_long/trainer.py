@@ -27,7 +27,7 @@ AXIS = "devices"
 """The mesh axis that environments are split over."""
 
 # Draws are keyed by (run key, update, what for, global environment, step): they depend on no device, block or chunk.
-PARAMETERS, FIRST_STARTS, POOL_STARTS, ROLLOUT, LEARNING = range(5)
+PARAMETERS, FIRST_STARTS, FIRST_POOL, POOL_STARTS, ROLLOUT, LEARNING = range(6)
 
 
 @struct.dataclass
@@ -244,7 +244,7 @@ def state_shapes(program: Program) -> TrainState:
 def _build(program: Program, key: Key[Array, ""], index: Int[Array, " n"]) -> TrainState:
     """The state before the first update, of the environments with these global numbers."""
     env_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(derived(key, 0, FIRST_STARTS), index)
-    pool_keys = jax.random.split(derived(key, 0, POOL_STARTS), program.pool)
+    pool_keys = jax.random.split(derived(key, 0, FIRST_POOL), program.pool)
     # Drawn together: a reset is a large program, and is compiled once here.
     drawn = program.vector.starts(jnp.concatenate([env_keys, pool_keys]))
     first, starts = jax.tree.map(lambda leaf: leaf[: index.shape[0]], drawn), jax.tree.map(lambda leaf: leaf[index.shape[0] :], drawn)

@@ -15,7 +15,7 @@ from jaxrl_long.learning.moments import normalize
 from jaxrl_long.runtime.evaluation import make_evaluator
 from jaxrl_long.trainer import Program, TrainState, init_state, make_chunk
 
-SPEED: dict[str, Any] = {"learning_rate": 3e-3, "schedule": "linear", "minibatches": 4, "epochs": 4, "policy_layers": (32,), "value_layers": (32,)}
+SPEED: dict[str, Any] = {"learning_rate": 3e-3, "schedule": "linear", "minibatches": 4, "epochs": 4, "policy_layers": (64, 64), "value_layers": (64, 64)}
 
 
 def learned(simulator, updates: int, seed: int = 0, **changes) -> tuple[TrainState, Program]:
@@ -66,14 +66,14 @@ def test_the_rewarded_action_is_found(world, best):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_cartpole_is_solved(seed):
-    state, plan = learned(CartPole(), 120, seed, num_envs=64, rollout_length=32, horizon=500, discount=0.99, policy_layers=(64, 64), value_layers=(64, 64))
+    state, plan = learned(CartPole(), 120, seed, num_envs=64, rollout_length=32, horizon=500, discount=0.99, learning_rate=1e-3)
     assert make_evaluator(plan, 32).window(state.learner, 0, 500).window_return >= 475
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_gridworld_is_solved(seed):
-    state, plan = learned(GridWorld(), 120, seed, num_envs=64, rollout_length=32, horizon=100, discount=0.95)
+    state, plan = learned(GridWorld(), 240, seed, num_envs=64, rollout_length=32, horizon=100, discount=0.95, entropy=0.03)
     result = make_evaluator(plan, 32).window(state.learner, 0, 100)
     assert result.succeeded.mean() >= 0.95
 

@@ -203,7 +203,8 @@ class PPO:
         advantage = (batch.advantage - mean * batch.weight) * jax.lax.rsqrt(variance + 1e-12) if self.settings.normalize_advantage else batch.advantage
         scale = value_scale.moved(learner.scale, *_moments(parts[0].target, axis)) if self.settings.normalize_reward else learner.scale
         _, spread = _moments(parts[0].target, axis)
-        explained = 1 - variance / jnp.maximum(spread, 1e-12)
+        # An outlier whose square overflows leaves nothing to explain.
+        explained = jnp.where(jnp.isfinite(spread), 1 - variance / jnp.maximum(spread, 1e-12), 0.0)
         return replace(batch, advantage=advantage, target=(batch.target - scale.mean) / scale.std), scale, explained
 
     def _reused(self, learner: PPOLearner, old: dict[str, PyTree], next_obs: PyTree, stored: Array) -> Batch:

@@ -43,7 +43,7 @@ def block_size(asked: int, per_device: int, platform: str) -> int:
 
 def program(settings: Settings) -> Program:
     """The static half of the run that the settings describe, on this process's devices."""
-    simulator = registry.make(settings.env)
+    simulator = registry.make(settings.env, settings.horizon)
     layout = mesh(settings.devices)
     restart = settings.restart
     vector = VectorEnv(simulator, settings.horizon, restart.every, restart.random, restart.stagger)
