@@ -18,7 +18,6 @@ from jax.sharding import PartitionSpec as P
 from jaxrl_long.algorithms.protocol import Algorithm, Report, Rollout
 from jaxrl_long.envs.simulator import SimStep
 from jaxrl_long.envs.vector import EnvState, VectorEnv
-from jaxrl_long.learning.networks import entry
 from jaxrl_long.replay.codec import Codec
 from jaxrl_long.replay.ring import Ring, make_ring, write
 from jaxrl_long.typing import Array, Bool, Float, Int, Key, PyTree
@@ -304,8 +303,3 @@ def make_chunk(program: Program) -> Any:
     specs = state_specs(shapes)
     sharded = jax.shard_map(chunk, mesh=program.mesh, in_specs=(specs, P()), out_specs=(specs, P(), P(AXIS)), check_vma=False)
     return jax.jit(sharded, donate_argnums=0)
-
-
-def policy_input_size(state: TrainState) -> int:
-    """Features the policy reads."""
-    return entry(state.env.obs, "policy").shape[-1]

@@ -240,8 +240,9 @@ def test_run_goes_on_with_the_stored_settings_and_those_of_the_command_line(stor
 
 
 def test_run_refuses_what_would_change_what_is_learned(stored):
-    assert problems("run=run", "seed=4", "env=ant", "env.backend=spring") == [
-        "env.name=ant, but the run in run has env.name=hopper. Keep hopper, or start a new run_dir.",
+    # A task without settings of its own: only its name differs.
+    assert problems("run=run", "seed=4", "env=fast", "env.backend=spring") == [
+        "env.name=fast, but the run in run has env.name=hopper. Keep hopper, or start a new run_dir.",
         "seed=4, but the run in run has seed=3. Keep 3, or start a new run_dir.",
     ]
 

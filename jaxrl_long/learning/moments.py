@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxrl_long.typing import Array, Bool, Float, PyTree, Shaped, typed
+from jaxrl_long.typing import Array, Float, PyTree, Shaped, typed
 
 
 @struct.dataclass
@@ -131,9 +131,3 @@ def observe(moments: PyTree, obs: PyTree, axis_name: str | None = None) -> PyTre
 def normalize(moments: PyTree, obs: PyTree, clip: float) -> PyTree:
     """Each entry of observations [..., O], normalised by its own moments."""
     return jax.tree.map(lambda m, rows: normalized(m, rows, clip), moments, obs, is_leaf=_is_moments)
-
-
-@typed
-def finite_mean(x: Float[Array, "..."], keep: Bool[Array, "..."]) -> Float[Array, ""]:
-    """Mean of the entries kept; 0 where none is."""
-    return jnp.sum(jnp.where(keep, x, 0.0)) / jnp.maximum(jnp.sum(keep), 1)

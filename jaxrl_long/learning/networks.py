@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 from jaxrl_long.typing import Array, PyTree
@@ -35,8 +34,3 @@ def entry(obs: PyTree, name: str) -> Array:
     if not isinstance(obs, Mapping):
         return obs
     return obs[name] if name in obs else obs["policy"]
-
-
-def parameter_count(params: PyTree) -> int:
-    """Numbers in a tree of parameters."""
-    return sum(leaf.size for leaf in jax.tree.leaves(params))
