@@ -106,6 +106,17 @@ def test_rows_after_the_checkpoint_are_written_once(tmp_path):
     assert steps == [32, 64, 96, 128]
 
 
+def test_a_damaged_last_checkpoint_is_computed_and_saved_again(tmp_path):
+    asked = settings(tmp_path / "run")
+    run(asked, stopped_after(2))
+    run(asked)
+    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
+    [last] = [path for path in checkpoints.folder.iterdir() if path.name.startswith("00000004")]
+    (last / "checkpoint.json").write_text("")
+    assert "goes on from update 2" in run(asked)
+    assert Checkpoints(checkpoints.folder).latest() == 4
+
+
 def test_every_chunk_is_one_line_and_one_row_without_nan(tmp_path):
     printed = run(settings(tmp_path / "run", "CountEnv", updates=5, horizon=10_000, restart=replace(Settings().restart, every=0)))
     assert sum(line.startswith("update ") for line in printed.splitlines()) == 5

@@ -69,6 +69,8 @@ class Experiment:
         self.trackers = make_trackers(settings.tracker, settings.wandb, view.say)
         self.tracker_ids: dict[str, str] = {}
         self.update = 0
+        self.saved: int | None = None
+        """Update of the newest intact checkpoint."""
         self.dumped = 0
         self.row: dict[str, Any] = {}
 
@@ -95,6 +97,7 @@ class Experiment:
         record(self.folder.provenance, provenance(device) | {"seed": self.settings.seed})
         latest = self.checkpoints.latest()
         self.update = latest or 0
+        self.saved = latest
         task = f"{self.settings.env.name} horizon={self.settings.horizon} seed={self.settings.seed}"
         where = f"{self.program.mesh.size} x {device['kind']}, {self.settings.num_envs} environments"
         self.view.header(task, where, self.schedule.total, self.settings.total_steps, self.update * self.program.steps_per_update)
@@ -190,11 +193,13 @@ class Experiment:
 
     def _save(self, state: TrainState, block: bool = False) -> None:
         """Commit state and host record together; the state may be donated afterwards."""
-        if self.checkpoints.all()[-1:] == [self.update]:
+        # Not what the folder lists: a checkpoint of this update may be there and damaged.
+        if self.saved == self.update:
             return self.checkpoints.wait()
         clock = vars(self.clock) | {"before_s": self.clock.before_s + time.time() - self.started}
         host = {"clock": clock, "chunk": self.schedule.chunk, "trackers": self.tracker_ids, "dumped": self.dumped, "row": clean(self.row)}
         self.checkpoints.save(self.update, self.update * self.program.steps_per_update, state, host, block=block)
+        self.saved = self.update
         return None
 
     def _say_end(self, done: bool) -> None:
