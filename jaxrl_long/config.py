@@ -94,12 +94,12 @@ class AlgorithmSettings:
     normalize_advantage: bool = True
     """Centre advantages and divide them by their standard deviation, over the whole batch."""
     normalize_reward: bool = True
-    """Divide rewards by the running standard deviation of the discounted return."""
+    """Let the critic work in standard deviations of its targets, so that rewards need no hand scaling."""
     clip_obs: float = setting(10.0, above=0, high=1e9)
     """Normalised observations are clipped to this many standard deviations."""
     policy_layers: tuple[int, ...] = setting((64, 64), low=1, high=2**15)
     """Widths of the policy's hidden layers."""
-    value_layers: tuple[int, ...] = setting((128, 128), low=1, high=2**15)
+    value_layers: tuple[int, ...] = setting((64, 64), low=1, high=2**15)
     """Widths of the critic's hidden layers."""
     activation: str = setting("swish", choices=ACTIVATIONS)
     """Nonlinearity of the hidden layers."""

@@ -145,7 +145,7 @@ class PPO:
         def learn(carry: tuple[Array, PyTree], rows: Batch) -> tuple[tuple[Array, PyTree], Report]:
             flat, optimizer = carry
             gradient, report = jax.grad(lambda vector: self._loss(unravel(vector), rows), has_aux=True)(flat)
-            gradient, report = _mean((gradient, report), axis)
+            gradient = _mean(gradient, axis)
             norm = jnp.linalg.norm(gradient)
             usable = jnp.isfinite(norm)
             direction, stepped = self.optimizer.update(jnp.where(usable, gradient, 0.0), optimizer)
@@ -157,6 +157,8 @@ class PPO:
         slices = minibatches(batch, key, self.settings.epochs, self.settings.minibatches, axis)
         (flat, optimizer), reports = jax.lax.scan(lambda carry, rows: learn(carry, slices.take(rows)), (flat, learner.optimizer), slices.rows)
         report = {name: jnp.sum(x) if name.endswith("_count") else jnp.mean(x) for name, x in reports.items()}
+        # Averaged here and not in every step: each reduction makes all devices wait for one another.
+        report = _mean(report, axis)
         report |= {"learning_rate": rate, "explained_variance": explained, "value_std": scale.std}
         learner = replace(learner, params=unravel(flat), optimizer=optimizer, scale=scale, learning_rate=self._adapted(rate, report["kl"]))
         return learner, report
