@@ -67,7 +67,7 @@ class AlgorithmSettings:
 
     name: str = setting("ppo", choices=ALGORITHMS)
     """Learning algorithm."""
-    learning_rate: float = setting(3e-4, above=0, high=1, main=True)
+    learning_rate: float = setting(1e-3, above=0, high=1, main=True)
     """Step size of Adam at the start of the run."""
     schedule: str = setting("linear", choices=SCHEDULES)
     """How the learning rate moves: constant, linear (to 0 at `steps`), or kl (adapted to keep `target_kl`)."""

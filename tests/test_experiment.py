@@ -87,8 +87,8 @@ def test_steps_is_a_total_that_a_resumed_run_does_not_exceed(tmp_path):
     run(asked)
     rows = read_rows(tmp_path / "run" / "metrics.jsonl")
     assert [row["update"] for row in rows] == list(range(1, 11))
-    # The rate of update 5 (the sixth): 3e-4 * (1 - 5/10).
-    assert rows[5]["learning_rate"] == pytest.approx(1.5e-4, rel=1e-5)
+    # The rate of update 5 (the sixth): 1e-3 * (1 - 5/10).
+    assert rows[5]["learning_rate"] == pytest.approx(5e-4, rel=1e-5)
     assert "10 updates, 320 steps" in run(asked)
     assert len(read_rows(tmp_path / "run" / "metrics.jsonl")) == 10
 
