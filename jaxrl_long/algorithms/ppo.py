@@ -82,8 +82,8 @@ class PPO:
 
     @property
     def optimizer(self) -> optax.GradientTransformation:
-        """Norm-clipped Adam without a rate, which `improve` applies."""
-        return optax.chain(optax.clip_by_global_norm(self.settings.max_grad_norm), optax.scale_by_adam(eps=1e-5))
+        """Adam without a rate, which `improve` applies."""
+        return optax.scale_by_adam(eps=1e-5)
 
     def init(self, key: Key[Array, ""], obs: PyTree) -> PPOLearner:
         """An untrained learner for observations of these shapes."""
@@ -143,14 +143,18 @@ class PPO:
         flat, unravel = ravel_pytree(params)
 
         def learn(carry: tuple[Array, PyTree], rows: Batch) -> tuple[tuple[Array, PyTree], Report]:
-            flat, optimizer = carry
-            gradient, report = jax.grad(lambda vector: self._loss(unravel(vector), rows), has_aux=True)(flat)
+            gradient, report = jax.grad(lambda vector: self._loss(unravel(vector), rows), has_aux=True)(carry[0])
             gradient = _mean(gradient, axis)
             norm = jnp.linalg.norm(gradient)
             usable = jnp.isfinite(norm)
-            direction, stepped = self.optimizer.update(jnp.where(usable, gradient, 0.0), optimizer)
-            moved = (optax.apply_updates(flat, optax.tree.scale(-rate, direction)), stepped)
-            kept = jax.tree.map(lambda new, old: jnp.where(usable, new, old), moved, carry)
+            clipped = gradient * jnp.minimum(1.0, self.settings.max_grad_norm / norm)
+
+            def moved(carry: tuple[Any, PyTree]) -> tuple[Any, PyTree]:
+                direction, stepped = self.optimizer.update(clipped, carry[1])
+                return optax.apply_updates(carry[0], optax.tree.scale(-rate, direction)), stepped
+
+            # A branch, not a choice: choosing between old and new costs as much again as Adam.
+            kept = jax.lax.cond(usable, moved, lambda carry: carry, carry)
             finite = {name: jnp.where(usable, number, 0.0) for name, number in report.items()}
             return kept, {**finite, "grad_norm": jnp.where(usable, norm, 0.0), "skipped_count": 1.0 - usable}
 
