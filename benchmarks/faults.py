@@ -101,7 +101,8 @@ def kill_once(phase: str, options: Options, folder: Path, known: Pace, chance: r
         process.kill()
         process.wait()
     if ended:
-        message = f"the run ended by itself ({process.returncode}) before it was killed in {phase}: {(folder.parent / 'errors').read_text()[-500:]} Raise steps=."
+        said = (folder.parent / "errors").read_text()[-500:]
+        message = f"the run ended by itself ({process.returncode}) before it was killed in {phase}: {said} Raise steps=."
         raise RuntimeError(message)
 
 

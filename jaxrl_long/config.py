@@ -22,7 +22,7 @@ WANDB_MODES = ("auto", "online", "offline")
 SETTINGS_FILE = "settings.yaml"
 """The resolved settings of a run, in its folder."""
 
-MAY_CHANGE = ("steps", "eval", "checkpoint", "tracker", "wandb", "compilation_cache", "chunk", "block", "devices", "machine", "run_dir")
+MAY_CHANGE = ("steps", "eval", "checkpoint", "stop", "tracker", "wandb", "compilation_cache", "chunk", "block", "devices", "machine", "run_dir")
 """What a run may change when it continues: where and how long it runs and how it is watched, not what it learns."""
 
 # Ages and indices on the device are int32.
@@ -133,10 +133,30 @@ class EvalSettings:
 class CheckpointSettings:
     """When the whole state is saved."""
 
-    every: float = setting(300.0, low=0, high=1e9)
-    """Seconds between saves; 0: only at the end or when stopped."""
+    every: float = setting(300.0, low=0, high=1e9, duration=True)
+    """Time between saves, in seconds or as 10m; 0: only at the end or when stopped. A new best evaluation is saved besides."""
     keep: int = setting(2, low=1, high=1000)
-    """Latest checkpoints kept."""
+    """Latest checkpoints kept; the one with the best evaluation is kept besides."""
+
+
+@dataclass
+class StopSettings:
+    """What ends a run before its steps are done; it saves first, and goes on when asked to with other limits."""
+
+    after: float = setting(0.0, low=0, high=1e9, duration=True)
+    """Wall time of the whole run, over all of its processes, in seconds or as 8h; 0: no limit."""
+    cost: float = setting(0.0, low=0, high=1e9)
+    """USD that the whole run may cost at `stop.price`; 0: no limit."""
+    price: float = setting(0.0, low=0, high=1e6)
+    """USD per hour of this machine."""
+    reward_per_step: float | None = setting(None)
+    """Tripwire: end the run (exit code 1) when this metric has been at least that and then stays below; null: off."""
+    steps_between_failures: float = setting(0.0, low=0, high=1e15)
+    """Tripwire: end the run (exit code 1) when agents have lasted at least that long and then fail more often; 0: off."""
+    patience: int = setting(5, low=1, high=10**6)
+    """Reports in a row that a tripwire waits for."""
+    broken: int = setting(10, low=0, high=10**6)
+    """Reports in a row with too many non-finite numbers (over 1 in 1000 steps, or half of the gradients) that end the run (exit code 1); 0: never."""
 
 
 @dataclass
@@ -185,6 +205,7 @@ class Settings:
     replay: ReplaySettings = field(default_factory=ReplaySettings)
     eval: EvalSettings = field(default_factory=EvalSettings)
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
+    stop: StopSettings = field(default_factory=StopSettings)
     tracker: list[str] = setting(factory=list, choices=TRACKERS)
     """Where metrics go besides metrics.jsonl: wandb or none."""
     wandb: WandbSettings = field(default_factory=WandbSettings)
@@ -221,7 +242,7 @@ class EvaluateSettings:
     run: str | None = setting(None, path=True, main=True)
     """Folder of the run to evaluate."""
     checkpoint: str = setting("latest", main=True)
-    """Which of its checkpoints: latest, or the number of an update."""
+    """Which of its checkpoints: latest, best (by window return), or the number of an update."""
     horizon: int = setting(1000, low=1, high=MAX_INT32 - 1, main=True, stored=True)
     """Steps for which each environment is continued."""
     num_envs: int = setting(128, low=1, high=MAX_ENVS, main=True)

@@ -20,11 +20,18 @@ def main(call: cli.Call) -> int:
     if settings.run is None:
         raise ConfigError(["run=null: name the folder of a run, such as run=runs/ant."])
 
-    def work(_: "Stop") -> int:
+    def say(text: str) -> None:
+        # Standard output is the result's.
+        print(text, file=sys.stderr, flush=True)
+
+    def work(halt: "Stop") -> int:
         devices.prepare(find_machine(), settings.devices, settings.precision, settings.compilation_cache, settings.deterministic)
         from jaxrl_long.runtime import assessment
 
-        result = assessment.assess(settings, call.stored)
+        result = assessment.assess(settings, call.stored, halt, say)
+        if result is None:
+            say(f"stopped by {halt.reason}, saved; the same command goes on.")
+            return halt.exit_code
         print(assessment.as_line(result) if settings.json else assessment.as_text(result))
         return 0
 

@@ -17,6 +17,8 @@ from dataclasses import MISSING, field, fields, is_dataclass
 from typing import Any, TypeVar
 
 Tree = TypeVar("Tree")
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+"""Seconds of each unit of time."""
 
 
 class ConfigError(Exception):
@@ -27,6 +29,10 @@ class ConfigError(Exception):
         one = len(self.problems) == 1
         head = "1 setting doesn't fit." if one else f"{len(self.problems)} settings don't fit."
         super().__init__("\n".join([head, *(f"  {problem}" for problem in self.problems)]))
+
+
+class RunError(Exception):
+    """A run that can't go on, told in a sentence: what failed, and what is safe."""
 
 
 def setting(
@@ -40,14 +46,16 @@ def setting(
     path: bool = False,
     main: bool = False,
     stored: bool = False,
+    duration: bool = False,
 ) -> Any:
     """Declare a field of a settings tree; its docstring stands under it.
 
     `low` and `high` are allowed, `above` is not. `choices`, `low`, `high` and `above` hold for each element of a list.
     `path`: text taken from the command line as it is, whatever characters it holds. `main`: shown first by `--help`.
     `stored`: a command that reads a finished run takes the run's own value instead of the default.
+    `duration`: seconds, which may also be written with a unit: 90s, 30m, 8h, 2d.
     """
-    notes = {"low": low, "high": high, "above": above, "choices": choices, "path": path, "main": main, "stored": stored}
+    notes = {"low": low, "high": high, "above": above, "choices": choices, "path": path, "main": main, "stored": stored, "duration": duration}
     return field(default=default, default_factory=factory, metadata=notes)
 
 
@@ -148,6 +156,7 @@ def _build(tree: type, data: Mapping[Any, Any], prefix: str, problems: dict[str,
 
 def _take(values: dict[str, Any], item: Any, kind: Any, value: Any, name: str, problems: dict[str, str]) -> None:
     try:
+        value = _seconds(value) if item.metadata.get("duration") else value
         values[item.name] = _limited(_convert(value, kind), item.metadata)
     except ValueError as error:
         problems[name] = f"{name}={show(value)} {error}"
@@ -193,6 +202,14 @@ def _float(value: Any, otherwise: str = "is not a number.") -> float:
     if not math.isfinite(number):
         raise ValueError(otherwise)
     return number
+
+
+def _seconds(value: Any) -> Any:
+    """A duration with a unit as seconds; anything else as it is."""
+    number, unit = (value[:-1], value[-1:]) if isinstance(value, str) else (value, "")
+    if unit not in UNITS:
+        return value
+    return _float(number, "is no duration. Write it as 90s, 30m, 8h or 2d.") * UNITS[unit]
 
 
 def _str(value: Any) -> str:

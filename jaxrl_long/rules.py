@@ -278,6 +278,13 @@ def run_is_named(settings: EvaluateSettings) -> Iterator[str]:
 
 @rule("checkpoint", trees=(EvaluateSettings,))
 def checkpoint_is_an_update(settings: EvaluateSettings) -> Iterator[str]:
-    """The latest checkpoint, or that of an update."""
-    if settings.checkpoint != "latest" and not re.fullmatch(r"[0-9]{1,18}", settings.checkpoint):
-        yield f"checkpoint={show(settings.checkpoint)} is neither latest nor the number of an update."
+    """The latest checkpoint, the best, or that of an update."""
+    if settings.checkpoint not in ("latest", "best") and not re.fullmatch(r"[0-9]{1,18}", settings.checkpoint):
+        yield f"checkpoint={show(settings.checkpoint)} is neither latest nor best nor the number of an update."
+
+
+@rule("stop.cost", "stop.price")
+def a_cost_needs_a_price(settings: Settings) -> Iterator[str]:
+    """Without a price, no time costs anything."""
+    if settings.stop.cost and not settings.stop.price:
+        yield f"stop.cost={show(settings.stop.cost)} needs stop.price, what an hour of this machine costs in USD, such as stop.price=2.5."

@@ -183,7 +183,7 @@ def summarize(outcome: Any) -> Report:
 
 def no_fault(program: Program, state: TrainState) -> Fault:
     """Nothing broken so far; shapes of one environment."""
-    sim = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), state.env.sim)
+    sim = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), state.env.sim)
     shape = jax.eval_shape(lambda: program.algorithm.act(state.learner, state.env.obs, state.memory, state.env.age == 0, None).action)
     action = jnp.zeros(shape.shape[1:], shape.dtype)
     return Fault(jnp.bool_(False), jnp.int32(0), jnp.int32(0), sim, action, state.key)

@@ -19,7 +19,7 @@ from jaxrl_long.rules import CONFIGS, environments
 
 TRAIN = cli.Command("train", "Train an agent.", Settings, lambda call: None, config="train", examples=("env=ant horizon=1000000",))
 EVALUATE = cli.Command("evaluate", "Evaluate a run.", EvaluateSettings, lambda call: None)
-REPORT = cli.Command("report", "Compare runs.", EvaluateSettings, lambda call: None, verbs=("table", "plot"), folders=(1, 2))
+REPORT = cli.Command("report", "Compare runs.", EvaluateSettings, lambda call: None, verbs=("table", "plot"), paths=(1, 2))
 
 MODULE = """
 import sys, time, signal
@@ -280,8 +280,8 @@ def test_a_verb_and_folders_may_come_before_settings(stored):
     Path("seed=0").mkdir()
     found = call("plot", "run", "seed=0", "run=run", command=REPORT)
     # `seed` is a setting of this command, so the word sets it; ./seed=0 names the folder.
-    assert (found.verb, found.folders, found.settings.seed) == ("plot", ["run"], 0)
-    assert call("./seed=0", "run=run", command=REPORT).folders == ["./seed=0"]
+    assert (found.verb, found.paths, found.settings.seed) == ("plot", ["run"], 0)
+    assert call("./seed=0", "run=run", command=REPORT).paths == ["./seed=0"]
 
 
 def test_folders_are_counted_and_must_exist(stored):

@@ -51,4 +51,4 @@ def test_what_an_environment_does_after_its_end_does_not_count():
     evaluator = make_evaluator(plan, 2)
     learner = init_state(plan, 0).learner
     state = evaluator.advance(learner, evaluator.start(jax.random.key(0)), jnp.int32(50))
-    assert snapshot(state).score.tolist() == [3.0, 3.0]
+    assert snapshot(state.tally).score.tolist() == [3.0, 3.0]

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 from worlds import assert_bit_equal
 
-from jaxrl_long.config import AlgorithmSettings, CheckpointSettings, EnvSettings, EvalSettings, EvaluateSettings, Settings, load_settings
-from jaxrl_long.runtime import assemble, assessment, experiment
+from jaxrl_long.config import AlgorithmSettings, CheckpointSettings, EnvSettings, EvalSettings, EvaluateSettings, Settings, StopSettings, load_settings
+from jaxrl_long.envs import registry
+from jaxrl_long.fields import ConfigError, RunError
+from jaxrl_long.runtime import assemble, assessment, experiment, faults
 from jaxrl_long.runtime.checkpoint import Checkpoints
+from jaxrl_long.runtime.evaluation import Snapshot
 from jaxrl_long.runtime.progress import View
 from jaxrl_long.runtime.stop import Stop
 from jaxrl_long.runtime.tracking import Background, Trackers, read_rows
@@ -161,6 +164,7 @@ def test_evaluating_a_checkpoint_gives_the_number_that_the_run_reported(tmp_path
     run(asked)
     reported = read_rows(tmp_path / "run" / "metrics.jsonl")[-1]["window_return"]
     again = assessment.assess(EvaluateSettings(run=str(tmp_path / "run"), horizon=1000, num_envs=4, window=10, devices=1, env=asked.env), asked)
+    assert again is not None
     assert again["window_return"] == reported
     assert again["alive"] == 1.0
     json.loads(assessment.as_line(again))
@@ -232,6 +236,95 @@ def test_a_broken_environment_is_dumped_once_with_what_is_needed_to_step_it_agai
     rows = read_rows(tmp_path / "run" / "metrics.jsonl")
     # Every copy breaks on its fifth step, the first of update 1.
     assert [row["faults"] for row in rows] == [0, 8, 8, 8]
+
+
+def test_the_dumped_step_can_be_taken_again_and_breaks_again(tmp_path):
+    asked = settings(tmp_path / "run", "BreakAt", updates=2)
+    asked.env.options = {"age": 5, "share": 1.0}
+    run(asked)
+    [file] = (tmp_path / "run" / "faults").iterdir()
+    result = faults.replay(file, registry.make(asked.env))
+    assert result.before == {}
+    assert result.after == {"state.cracked": "1 of 1", "obs": "1 of 1", "reward": "1 of 1"}
+    # An unbroken world takes the same step well.
+    asked.env.options = {"age": 50, "share": 1.0}
+    assert faults.replay(file, registry.make(asked.env)).after == {}
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"no zip"])
+def test_a_dump_that_cannot_be_read_is_a_settings_error(tmp_path, content):
+    file = tmp_path / "update-1-environment-0.npz"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match="can't be read"):
+        faults.replay(file, registry.make(EnvSettings(name=f"{PROBES}:BreakAt")))
+
+
+def test_the_dump_of_another_world_is_a_settings_error(tmp_path):
+    asked = settings(tmp_path / "run", "BreakAt", updates=2)
+    asked.env.options = {"age": 5, "share": 1.0}
+    run(asked)
+    [file] = (tmp_path / "run" / "faults").iterdir()
+    with pytest.raises(ConfigError, match="another world"):
+        faults.replay(file, registry.make(EnvSettings(name=f"{PROBES}:RandomStart")))
+
+
+def test_a_run_of_nothing_but_broken_numbers_is_stopped_and_saved(tmp_path):
+    asked = settings(tmp_path / "run", "BreakAt", updates=20, stop=StopSettings(broken=3))
+    asked.env.options = {"age": 5, "share": 1.0}
+    out = io.StringIO()
+    assert experiment.train(asked, Stop(), View(out), time.time()) == 1
+    # Broken from update 2 on: three reports in a row are updates 2 to 4, and update 5 was in flight.
+    assert Checkpoints(tmp_path / "run" / "checkpoints").latest() == 5
+    assert "stop.broken=3 reports in a row with non-finite numbers (8 of 32 environment steps" in out.getvalue()
+    assert "stop.broken=3" in json.loads((tmp_path / "run" / "summary.json").read_text())["stopped_by"]
+
+
+def test_a_time_budget_ends_a_run_with_0_and_a_larger_one_goes_on(tmp_path):
+    asked = settings(tmp_path / "run", updates=6, stop=StopSettings(after=1e-3))
+    assert "stopped by stop.after" in run(asked)
+    assert 0 < len(read_rows(tmp_path / "run" / "metrics.jsonl")) < 6
+    run(replace(asked, stop=StopSettings(after=1e6)))
+    assert len(read_rows(tmp_path / "run" / "metrics.jsonl")) == 6
+
+
+def test_the_best_evaluated_agent_is_kept_beside_the_latest(tmp_path, monkeypatch):
+    class Scripted:
+        returns = iter([5.0, 9.0, 7.0, 9.0, 8.0, 1.0])
+
+        def window(self, learner, seed, steps):
+            no = np.zeros(1, bool)
+            return Snapshot(np.array([10]), ~no, no, no, no, np.array([next(self.returns)]))
+
+    monkeypatch.setattr(experiment, "make_evaluator", lambda *_: Scripted())
+    asked = settings(tmp_path / "run", updates=6, eval=EvalSettings(every=1, num_envs=4, window=10), checkpoint=CheckpointSettings(every=0, keep=1))
+    run(asked)
+    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
+    # Updates 1 and 2 were the best so far; 4 was only as good. The last one is always saved.
+    assert checkpoints.all() == [2, 6]
+    assert checkpoints.best() == 2
+
+
+def test_a_save_that_fails_ends_the_run_with_a_sentence(tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("jaxrl_long.runtime.checkpoint._write_arrays", full)
+    with pytest.raises(RunError, match=r"saving the checkpoint of update \d+ in .* failed: .*No space left on device"):
+        run(settings(tmp_path / "run"))
+
+
+def test_a_folder_that_cannot_be_written_any_more_ends_the_run_with_a_sentence(tmp_path, monkeypatch):
+    def read_only(self, row):
+        raise OSError(30, "Read-only file system", str(self.path))
+
+    monkeypatch.setattr("jaxrl_long.runtime.tracking.MetricsFile.append", read_only)
+    with pytest.raises(RunError, match=r"metrics.jsonl can't be written: Read-only file system"):
+        run(settings(tmp_path / "run"))
+
+
+def test_a_world_may_keep_keys_in_its_state(tmp_path):
+    run(settings(tmp_path / "run", "Keyed"))
+    assert read_rows(tmp_path / "run" / "metrics.jsonl")[-1]["env_steps"] == 128
 
 
 def test_two_devices_run_one_seed_as_one_device_starts_it(tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from jaxrl_long import machine, rules
-from jaxrl_long.config import AlgorithmSettings, EnvSettings, EvalSettings, EvaluateSettings, ReplaySettings, RestartSettings, Settings
+from jaxrl_long.config import AlgorithmSettings, EnvSettings, EvalSettings, EvaluateSettings, ReplaySettings, RestartSettings, Settings, StopSettings
 from jaxrl_long.rules import EnvFacts, broken, divisors, environments, nearest_divisors, nearest_multiples, resolve
 
 
@@ -76,7 +76,11 @@ def test_the_defaults_keep_every_rule():
         (Settings(env=EnvSettings("swimmer", "mjx")), "env.backend=mjx is not supported by env=swimmer. Supported: generalized."),
         (Settings(env=EnvSettings("cartpole", "mjx")), "env.backend=mjx: env=cartpole has no choice of backends. Leave it at auto."),
         (EvaluateSettings(), "run= is missing: name the folder of the run to evaluate, as in run=runs/ant."),
-        (EvaluateSettings(run=".", checkpoint="best"), "checkpoint=best is neither latest nor the number of an update."),
+        (EvaluateSettings(run=".", checkpoint="newest"), "checkpoint=newest is neither latest nor best nor the number of an update."),
+        (
+            Settings(stop=StopSettings(cost=20.0)),
+            "stop.cost=20 needs stop.price, what an hour of this machine costs in USD, such as stop.price=2.5.",
+        ),
         (EvaluateSettings(run=".", devices=3), "num_envs=128 can't be split over devices=3. Nearest: num_envs=126 or 129, devices=2 or 4."),
     ],
 )

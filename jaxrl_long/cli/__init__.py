@@ -1,4 +1,4 @@
-"""One command line for every command: `python -m jaxrl_long.<name> [verb] [folder ...] key=value ...`.
+"""One command line for every command: `python -m jaxrl_long.<name> [verb] [path ...] key=value ...`.
 
 Settings are decided, and their errors reported, before jax or brax is imported; nothing is written outside the run's folder.
 """
@@ -14,7 +14,7 @@ from jaxrl_long.cli.compose import make_settings
 from jaxrl_long.cli.help import help_text
 from jaxrl_long.cli.words import Words, read
 from jaxrl_long.config import load_settings
-from jaxrl_long.fields import ConfigError
+from jaxrl_long.fields import ConfigError, RunError
 
 __all__ = ["BAD_SETTINGS", "DONE", "FAILED", "SAVED", "Call", "Command", "prepare", "run"]
 
@@ -22,7 +22,8 @@ __all__ = ["BAD_SETTINGS", "DONE", "FAILED", "SAVED", "Call", "Command", "prepar
 def run(command: Command, arguments: Sequence[str] | None = None) -> int:
     """Carry out a command line (by default this process's) and return the exit code.
 
-    Settings that don't fit are told on standard error, without a traceback; any other exception is a bug and passes through.
+    Settings that don't fit, and runs that can't go on, are told on standard error without a traceback; any other exception is a bug
+    and passes through.
     """
     try:
         words = read(command, list(sys.argv[1:] if arguments is None else arguments))
@@ -40,6 +41,9 @@ def run(command: Command, arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"ConfigError: {error}", file=sys.stderr)
         return BAD_SETTINGS
+    except RunError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return FAILED
 
 
 def prepare(command: Command, words: Words) -> Call:
@@ -58,7 +62,7 @@ def prepare(command: Command, words: Words) -> Call:
     else:
         settings = make_settings(command, given, _defaults(command, named))
     stored = folders.stored_for(settings, named) if makes_runs else named
-    return Call(settings, words.verb, words.folders, stored)
+    return Call(settings, words.verb, words.paths, stored)
 
 
 def _defaults(command: Command, named: Any) -> Any:
@@ -81,7 +85,7 @@ def _check_all(command: Command, words: Words, runs: list[dict[str, str]]) -> No
     problems: dict[str, None] = {}
     for combination in runs:
         try:
-            prepare(command, Words(verb=words.verb, folders=words.folders, assignments=words.assignments | combination))
+            prepare(command, Words(verb=words.verb, paths=words.paths, assignments=words.assignments | combination))
         except ConfigError as error:
             problems |= dict.fromkeys(error.problems)
     if problems:

@@ -22,15 +22,15 @@ class Call:
     """The command's settings tree; every rule holds, `auto` is resolved where that needs no jax."""
     verb: str | None = None
     """The verb given, of those that the command knows."""
-    folders: list[str] = field(default_factory=list)
-    """Positional folders; they exist."""
+    paths: list[str] = field(default_factory=list)
+    """Positional folders or files; they exist."""
     stored: Any = None
     """The Settings of the run that `run=` named or that `run_dir=` continues, as they were stored; None for a new run."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command `python -m jaxrl_long.<name> [verb] [folder ...] key=value ...`.
+    """A command `python -m jaxrl_long.<name> [verb] [path ...] key=value ...`.
 
     A settings tree with `run_dir` makes it a command that creates or continues runs; `run=DIR` then means that run's stored
     settings plus the command line's. In a tree with `run`, DIR's settings replace the defaults of fields marked `stored`.
@@ -48,8 +48,10 @@ class Command:
     """File in configs/ whose defaults list names the groups, in order of precedence; None: no groups."""
     verbs: tuple[str, ...] = ()
     """Words that may come first."""
-    folders: tuple[int, int] = (0, 0)
-    """Fewest and most positional folders."""
+    paths: tuple[int, int] = (0, 0)
+    """Fewest and most positional paths."""
+    takes: str = "folder"
+    """What the positional paths are: folder or file."""
     examples: tuple[str, ...] = ()
     """Arguments of calls worth showing in --help."""
     module: str = ""

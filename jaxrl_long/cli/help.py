@@ -23,7 +23,7 @@ def help_text(command: Command, settings: Any) -> str:
     """All that a user needs to call the command; values are those of `settings`."""
     words = [f"python -m {command.runs_as}"]
     words += ["[VERB]"] if command.verbs else []
-    words += ["[FOLDER ...]"] if command.folders[1] else []
+    words += [f"[{command.takes.upper()} ...]" if command.paths[1] > 1 else command.takes.upper()] if command.paths[1] else []
     words += ["[-m]", "[key=value ...]"]
     parts = [f"Usage: {' '.join(words)}", "", command.summary, ""]
     parts += [f"Verbs: {', '.join(command.verbs)}", ""] if command.verbs else []

@@ -70,7 +70,7 @@ def run_all(command: Command, words: Words, runs: list[dict[str, str]]) -> int:
             if base:
                 assignments["run_dir"] = str(base / folder_name(combination))
             print(f"[{number}/{len(runs)}] {folder_name(combination)}", file=sys.stderr, flush=True)
-            again = [*([words.verb] if words.verb else []), *words.folders, *(f"{key}={text}" for key, text in assignments.items())]
+            again = [*([words.verb] if words.verb else []), *words.paths, *(f"{key}={text}" for key, text in assignments.items())]
             worst = max(worst, relay.run([sys.executable, "-m", command.runs_as, *again]), key=BY_SEVERITY.index)
             if relay.received:
                 break

@@ -1,8 +1,8 @@
-"""The words of a command line: options, a verb, folders, and assignments. Values are not looked at here."""
+"""The words of a command line: options, a verb, paths, and assignments. Values are not looked at here."""
 
+import os
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from jaxrl_long.cli.command import Command
 from jaxrl_long.fields import ConfigError, closest, leaves
@@ -21,8 +21,8 @@ class Words:
     """-m was given: values may be lists, and every combination is run."""
     verb: str | None = None
     """First word that is one of the command's verbs."""
-    folders: list[str] = field(default_factory=list)
-    """Positional folders."""
+    paths: list[str] = field(default_factory=list)
+    """Positional folders or files."""
     assignments: dict[str, str] = field(default_factory=dict)
     """Text by setting, in order; the last one wins."""
 
@@ -37,7 +37,7 @@ def read(command: Command, arguments: list[str]) -> Words:
     """Sort the words of a command line.
 
     Raises:
-        ConfigError: words that are neither settings, verbs nor folders of this command, or too few or many folders.
+        ConfigError: words that are neither settings, verbs nor paths of this command, or too few or many paths.
     """
     words, problems = Words(), []
     for word in arguments:
@@ -47,9 +47,10 @@ def read(command: Command, arguments: list[str]) -> Words:
             words.multirun = True
         else:
             problems += _read_word(command, words, word)
-    fewest, most = command.folders
-    if not words.help and not problems and not fewest <= len(words.folders) <= most:
-        problems.append(f"{command.name} takes {fewest} to {most} folders, not {len(words.folders)}.")
+    fewest, most = command.paths
+    if not words.help and not problems and not fewest <= len(words.paths) <= most:
+        number = f"{fewest} to {most} {command.takes}s" if most > 1 else f"one {command.takes}"
+        problems.append(f"{command.name} takes {number}, not {len(words.paths)}.")
     if problems:
         raise ConfigError(problems)
     return words
@@ -57,18 +58,24 @@ def read(command: Command, arguments: list[str]) -> Words:
 
 def _read_word(command: Command, words: Words, word: str) -> list[str]:
     match = ASSIGNMENT.fullmatch(word)
-    if match and (not command.folders[1] or match[1] in names(command) or not Path(word).is_dir()):
+    if match and (match[1] in names(command) or not _is_path(command, word)):
         # Taken out first, so that a repeated setting moves to its last place.
         words.assignments.pop(match[1], None)
         words.assignments[match[1]] = match[2]
         return []
-    if word in command.verbs and not words.verb and not words.folders:
+    if word in command.verbs and not words.verb and not words.paths:
         words.verb = word
         return []
-    if command.folders[1] and Path(word).is_dir():
-        words.folders.append(word)
+    if _is_path(command, word):
+        words.paths.append(word)
         return []
     return [_unknown(command, word)]
+
+
+def _is_path(command: Command, word: str) -> bool:
+    """Whether the word is a path that the command takes, and there is such a thing."""
+    exists = os.path.isdir if command.takes == "folder" else os.path.isfile
+    return bool(command.paths[1]) and exists(word)
 
 
 def _unknown(command: Command, word: str) -> str:
@@ -82,8 +89,8 @@ def _unknown(command: Command, word: str) -> str:
         return f"{word}: not a setting's name. Write key=value."
     if command.verbs and not _is_path_like(word):
         return f"{word}: no such verb. {closest(word, command.verbs)}"
-    if command.folders[1]:
-        return f"{word}: no such folder."
+    if command.paths[1]:
+        return f"{word}: no such {command.takes}."
     return f"{word}: settings are written key=value. {closest(word, names(command))}"
 
 

@@ -128,6 +128,24 @@ class HugeReward(CountEnv):
         return jnp.where(t == self.age, jnp.float32(1e30), 1.0)
 
 
+class Keyed:
+    """Observes noise that it draws from a key in its own state, as many users' worlds do; pays 1 a step."""
+
+    obs_size = 1
+    action = Continuous(1)
+    dt = 1.0
+
+    def reset(self, key: Key[Array, ""]) -> SimStep:
+        """Keep the key."""
+        return SimStep(key, jnp.zeros(1), jnp.zeros(()), jnp.zeros((), bool))
+
+    def step(self, state: Key[Array, ""], action: Any, key: Key[Array, ""]) -> SimStep:
+        """Draw, and keep the rest of the key."""
+        del action, key
+        state, now = jax.random.split(state)
+        return SimStep(state, jax.random.normal(now, (1,)), jnp.ones(()), jnp.zeros((), bool))
+
+
 @struct.dataclass
 class Signal:
     """What a probe shows."""

@@ -1,37 +1,42 @@
 """`evaluate`: a finished or running run's policy, continued for as long as asked."""
 
+import hashlib
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
+from jaxrl_long import __version__
 from jaxrl_long.config import EvaluateSettings, Settings
-from jaxrl_long.fields import ConfigError
+from jaxrl_long.fields import ConfigError, to_plain
 from jaxrl_long.runtime import assemble, endurance
 from jaxrl_long.runtime.checkpoint import Checkpoints
-from jaxrl_long.runtime.evaluation import Snapshot, make_evaluator, snapshot
+from jaxrl_long.runtime.continuation import Store, continued
+from jaxrl_long.runtime.evaluation import make_evaluator
 from jaxrl_long.runtime.experiment import EVAL_SEED
 from jaxrl_long.runtime.folder import RunFolder
 from jaxrl_long.runtime.progress import steps_bar
-from jaxrl_long.trainer import Program, TrainState, state_shapes
+from jaxrl_long.runtime.stop import Stop
+from jaxrl_long.trainer import TrainState, state_shapes
 
-DISPATCH_S = 2.0
-"""Seconds between two looks of the host at a long evaluation."""
-FIRST_STEPS = 100
+BESIDE = ("run", "json", "devices", "compilation_cache", "checkpoint")
+"""Settings that don't decide the numbers; the checkpoint does, by its update."""
 
 
-def assess(settings: EvaluateSettings, stored: Settings) -> dict[str, Any]:
+def assess(settings: EvaluateSettings, stored: Settings, stop: Stop | None = None, say: Callable[[str], None] = print) -> dict[str, Any] | None:
     """Evaluate the policy of a run; needs nothing but its folder. Returns the numbers that `json=true` prints.
 
+    None: told to stop before the end; what was computed is saved, and the same call goes on with it.
+
     Raises:
-        ConfigError: the run has no such checkpoint.
+        ConfigError: the run has no such checkpoint, or the same evaluation is under way elsewhere.
     """
     folder = RunFolder(Path(settings.run or ""))
-    checkpoints = Checkpoints(folder.checkpoints)
+    checkpoints = Checkpoints(folder.checkpoints, say=say)
     update = _update(settings.checkpoint, checkpoints, folder)
     trained = replace(stored, devices=settings.devices, block=0, env=settings.env)
     program = assemble.program(trained)
@@ -41,10 +46,23 @@ def assess(settings: EvaluateSettings, stored: Settings) -> dict[str, Any]:
     wanted = TrainState(shapes.learner, env=nothing, starts=nothing, memory=nothing, replay=nothing, key=nothing, update=nothing)
     learner = checkpoints.restore(update, wanted, partial=True)[0].learner
     program = replace(program, vector=replace(program.vector, horizon=settings.horizon))
-    begin = time.perf_counter()
-    at_marks, last = _continue(program, learner, settings)
-    result = endurance.report(settings.horizon, at_marks, last, min(settings.window, settings.horizon))
+    begin, horizon, window = time.perf_counter(), settings.horizon, min(settings.window, settings.horizon)
+    stops = sorted({*endurance.marks(horizon), window, horizon})
+    with Store(folder.evaluations / _name(settings, update, program.mesh.size), say) as store, steps_bar("evaluate", horizon) as bar:
+        evaluator = make_evaluator(program, settings.num_envs)
+        seen = continued(evaluator, learner, EVAL_SEED + settings.seed, stops, store, stop or Stop(), bar)
+        if seen is None:
+            return None
+        store.clear()
+    result = endurance.report(horizon, seen, seen[horizon], window)
     return {"run": str(folder.path), "update": update, **result, "wall_s": time.perf_counter() - begin}
+
+
+def _name(settings: EvaluateSettings, update: int, devices: int) -> str:
+    """The folder of an evaluation: the same for every call that computes the same numbers."""
+    asked = {name: value for name, value in to_plain(settings).items() if name not in BESIDE}
+    digest = hashlib.sha256(json.dumps([asked, devices, jax.__version__, __version__], sort_keys=True).encode()).hexdigest()
+    return f"{update:08d}-{digest[:12]}"
 
 
 def _update(asked: str, checkpoints: Checkpoints, folder: RunFolder) -> int:
@@ -54,35 +72,14 @@ def _update(asked: str, checkpoints: Checkpoints, folder: RunFolder) -> int:
         if latest is None:
             raise ConfigError([f"run={folder.path} has no intact checkpoint yet: train it further first."])
         return latest
+    if asked == "best":
+        if (best := checkpoints.best()) is None:
+            raise ConfigError([f"checkpoint=best: no intact checkpoint of {folder.path} was evaluated in training. Use checkpoint=latest."])
+        return best
     if not asked.isdigit() or int(asked) not in checkpoints.all():
         known = ", ".join(map(str, checkpoints.all())) or "none"
         raise ConfigError([f"checkpoint={asked}: the run has no checkpoint of that update. It has: {known}."])
     return int(asked)
-
-
-def _continue(program: Program, learner: Any, settings: EvaluateSettings) -> tuple[dict[int, Snapshot], Snapshot]:
-    """Step the environments to the horizon in bounded memory; a snapshot at each age that is reported, and the last one."""
-    evaluator = make_evaluator(program, settings.num_envs)
-    state = evaluator.start(jax.random.key(EVAL_SEED + settings.seed))
-    horizon = settings.horizon
-    stops = sorted({*endurance.marks(horizon), min(settings.window, horizon), horizon})
-    seen: dict[int, Snapshot] = {}
-    done, length, now = 0, FIRST_STEPS, snapshot(state)
-    with steps_bar("evaluate", horizon) as bar:
-        while done < horizon:
-            begin = time.perf_counter()
-            end = min(done + length, *(mark for mark in stops if mark > done)) if len(stops) else horizon
-            state = evaluator.advance(learner, state, jnp.int32(end - done))
-            now = snapshot(state)
-            per_step = (time.perf_counter() - begin) / (end - done)
-            length = max(1, min(2 * length, int(DISPATCH_S / per_step)))
-            done = end
-            if done in stops:
-                seen[done] = now
-            bar.at(done, f"{now.going.mean():.1%} going on")
-            if not now.going.any():
-                break
-    return seen | {mark: now for mark in stops if mark > done}, now
 
 
 def as_line(result: dict[str, Any]) -> str:

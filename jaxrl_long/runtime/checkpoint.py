@@ -26,6 +26,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxrl_long.fields import RunError
 from jaxrl_long.typing import PyTree
 
 LAYOUT = 1
@@ -34,7 +35,7 @@ WRITING, DELETING = ".writing-", ".deleting-"
 SHOWN = 8
 
 
-class CheckpointError(Exception):
+class CheckpointError(RunError):
     """A checkpoint could not be written, read, or does not fit the state it should fill."""
 
 
@@ -100,6 +101,11 @@ class Checkpoints:
         if error is not None:
             raise error
 
+    def raise_failure(self) -> None:
+        """Raise CheckpointError if a save has failed; does not wait for one that is being written."""
+        if not self.busy:
+            self.wait()
+
     @property
     def busy(self) -> bool:
         """Whether a save is being written now, so that another would have to wait."""
@@ -117,6 +123,11 @@ class Checkpoints:
                 return name.update
             self._say(f"checkpoint {self.folder / str(name)} is skipped: {damage}.")
         return None
+
+    def best(self) -> int | None:
+        """Find the update of the intact checkpoint with the highest score; None if none has a score."""
+        found = self._best(self._newest(self._all_intact()))
+        return found.update if found else None
 
     def record(self, update: int) -> dict[str, Any]:
         """Read update, env_steps, score and host record of a checkpoint, without its arrays. Raises CheckpointError."""
@@ -195,19 +206,32 @@ class Checkpoints:
     def _prune(self) -> None:
         """Delete intact checkpoints beyond the `keep` latest and the best; a damaged one never takes an intact one's place."""
         # Read again rather than trusted: what was intact when it was written may have been damaged since.
-        intact = [name for name in reversed(self._names()) if self._check(name) is None]
-        newest: dict[int, Name] = {}
-        for name in intact:
-            newest.setdefault(name.update, name)
-        kept = set(list(newest.values())[: self.keep])
-        scores = {name: _read_record(self.folder / str(name))["score"] for name in newest.values()}
-        rated = [name for name, score in scores.items() if score is not None and not math.isnan(score)]
-        kept |= {max(rated, key=lambda name: (scores[name], name))} if rated else set()
+        intact = self._all_intact()
+        newest = self._newest(intact)
+        kept = {*newest[: self.keep], self._best(newest)}
         for name in set(intact) - kept:
             # A rename first, so that a kill in the middle of the deletion leaves no checkpoint that looks damaged.
             doomed = (self.folder / str(name)).rename(self.folder / f"{DELETING}{name}")
             shutil.rmtree(doomed, ignore_errors=True)
             self._intact.discard(name)
+
+    def _all_intact(self) -> list[Name]:
+        """The names of all undamaged checkpoints, newest first."""
+        return [name for name in reversed(self._names()) if self._check(name) is None]
+
+    @staticmethod
+    def _newest(names: list[Name]) -> list[Name]:
+        """Of each update the first of `names`."""
+        first: dict[int, Name] = {}
+        for name in names:
+            first.setdefault(name.update, name)
+        return list(first.values())
+
+    def _best(self, names: list[Name]) -> Name | None:
+        """The one with the highest score, the newest of equals; None where none has any."""
+        scores = {name: _read_record(self.folder / str(name))["score"] for name in names}
+        rated = [name for name, score in scores.items() if score is not None and not math.isnan(score)]
+        return max(rated, key=lambda name: (scores[name], name), default=None)
 
 
 def find_damage(path: Path) -> str | None:

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -99,7 +100,7 @@ def continued(evaluator: Evaluator, learner: Any, seed: int, stops: list[int], s
     while done < stops[-1] and now.going.any():
         begin = time.perf_counter()
         end = min(done + length, *(mark for mark in stops if mark > done))
-        kept = kept.replace(state=evaluator.advance(learner, kept.state, jnp.int32(end - done)))
+        kept = replace(kept, state=evaluator.advance(learner, kept.state, jnp.int32(end - done)))
         now = snapshot(kept.state.tally)
         took = time.perf_counter() - begin
         length = max(1, min(2 * length, int(DISPATCH_S * (end - done) / took)))

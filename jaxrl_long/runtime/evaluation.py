@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxrl_long.envs.simulator import SimStep
-from jaxrl_long.envs.vector import EnvState
+from jaxrl_long.envs.vector import EnvState, Outcome
 from jaxrl_long.learning.moments import Sum
 from jaxrl_long.trainer import AXIS, Program, derived
 from jaxrl_long.typing import Array, Bool, Int, Key, PyTree
@@ -27,13 +28,9 @@ PLACEHOLDERS = 1
 
 
 @struct.dataclass
-class EvalState:
-    """Environments under evaluation, leaves [E, ...] split over devices unless said otherwise."""
+class Tally:
+    """What is known of environments under evaluation, leaves [E]."""
 
-    env: EnvState
-    memory: PyTree
-    starts: SimStep
-    """Placeholders, [D, ...]: one of each device's."""
     going: Bool[Array, " E"]
     """Not ended yet."""
     died: Bool[Array, " E"]
@@ -46,6 +43,17 @@ class EvalState:
     """Steps lived."""
     score: Sum
     """Reward of these steps."""
+
+
+@struct.dataclass
+class EvalState:
+    """Environments under evaluation, leaves [E, ...] split over devices unless said otherwise."""
+
+    env: EnvState
+    memory: PyTree
+    starts: SimStep
+    """Placeholders, [D, ...]: one of each device's."""
+    tally: Tally
     key: Key[Array, ""]
     """On every device the same."""
 
@@ -74,12 +82,14 @@ class Evaluator:
 
     start: Callable[[Array], EvalState]
     """key -> fresh environments"""
+    shapes: EvalState
+    """Shapes, dtypes and shardings of such a state."""
     advance: Callable[[Any, EvalState, Array], EvalState]
     """(learner, state, steps) -> the state that many steps later; the given state is donated."""
 
     def window(self, learner: Any, seed: int, steps: int) -> Snapshot:
         """A fresh evaluation of `steps` steps: a pure function of learner and seed."""
-        return snapshot(self.advance(learner, self.start(jax.random.key(seed)), jnp.int32(steps)))
+        return snapshot(self.advance(learner, self.start(jax.random.key(seed)), jnp.int32(steps)).tally)
 
 
 def make_evaluator(program: Program, num_envs: int) -> Evaluator:
@@ -87,7 +97,7 @@ def make_evaluator(program: Program, num_envs: int) -> Evaluator:
     vector = program.vector.endless()
     split: Any = P(AXIS)
     everywhere: Any = P()
-    specs = EvalState(split, split, split, split, split, split, split, split, split, key=everywhere)
+    specs = EvalState(split, split, split, split, key=everywhere)
 
     def start(key: Key[Array, ""], index: Int[Array, " E"]) -> EvalState:
         keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(derived(key, 0, FIRST_STARTS), index)
@@ -96,7 +106,7 @@ def make_evaluator(program: Program, num_envs: int) -> Evaluator:
         env = vector.begin(drawn, keys, index)
         no = jnp.zeros(index.shape, bool)
         memory = program.algorithm.initial_memory(index.shape[0])
-        return EvalState(env, memory, placeholder, ~no, no, no, no, jnp.zeros_like(index), Sum.zeros(index.shape), key)
+        return EvalState(env, memory, placeholder, Tally(~no, no, no, no, jnp.zeros_like(index), Sum.zeros(index.shape)), key)
 
     def advance(learner: Any, state: EvalState, steps: Int[Array, ""]) -> EvalState:
         def step(_: Array, state: EvalState) -> EvalState:
@@ -106,30 +116,36 @@ def make_evaluator(program: Program, num_envs: int) -> Evaluator:
             # An environment that counts has lived as long as its age: a key of its own for each of its steps.
             keys = jax.vmap(jax.random.fold_in)(env_keys, env.age)
             after, outcome = vector.step(env, decision.action, keys, state.starts)
-            counted = state.going & ~outcome.fault
-            return EvalState(
-                env=after,
-                memory=decision.memory,
-                starts=state.starts,
-                going=state.going & ~outcome.ended,
-                died=state.died | (state.going & outcome.terminated),
-                faulted=state.faulted | (state.going & outcome.fault),
-                succeeded=state.succeeded | (state.going & outcome.success),
-                life=state.life + counted,
-                score=jax.tree.map(lambda new, old: jnp.where(counted, new, old), state.score.plus(outcome.reward), state.score),
-                key=state.key,
-            )
+            return EvalState(after, decision.memory, state.starts, counted(state.tally, outcome), state.key)
 
         return jax.lax.fori_loop(0, steps, step, state)
 
     started = jax.jit(jax.shard_map(start, mesh=program.mesh, in_specs=(P(), split), out_specs=specs, check_vma=False))
     advanced = jax.shard_map(advance, mesh=program.mesh, in_specs=(P(), specs, P()), out_specs=specs, check_vma=False)
-    return Evaluator(lambda key: started(key, jnp.arange(num_envs)), jax.jit(advanced, donate_argnums=1))
+    shapes = jax.eval_shape(started, jax.random.key(0), jnp.arange(num_envs))
+
+    def placed(spec: P, part: PyTree) -> PyTree:
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(program.mesh, spec)), part)
+
+    shapes = jax.tree.map(placed, specs, shapes, is_leaf=lambda node: isinstance(node, P))
+    return Evaluator(lambda key: started(key, jnp.arange(num_envs)), shapes, jax.jit(advanced, donate_argnums=1))
 
 
-def snapshot(state: EvalState) -> Snapshot:
-    """Read an evaluation's numbers; waits for the device."""
-    life, going, died, faulted, succeeded, high, low = jax.device_get(
-        (state.life, state.going, state.died, state.faulted, state.succeeded, state.score.high, state.score.low)
+def counted(tally: Tally, outcome: Outcome) -> Tally:
+    """The tally after one more step; a step that the guard undid is not lived."""
+    lived = tally.going & ~outcome.fault
+    return Tally(
+        going=tally.going & ~outcome.ended,
+        died=tally.died | (tally.going & outcome.terminated),
+        faulted=tally.faulted | (tally.going & outcome.fault),
+        succeeded=tally.succeeded | (tally.going & outcome.success),
+        life=tally.life + lived,
+        score=jax.tree.map(lambda new, old: jnp.where(lived, new, old), tally.score.plus(outcome.reward), tally.score),
     )
-    return Snapshot(life, going, died, faulted, succeeded, high.astype(np.float64) + low)
+
+
+def snapshot(tally: Tally) -> Snapshot:
+    """Read an evaluation's numbers; waits for the device."""
+    read = jax.device_get(tally)
+    score = read.score.high.astype(np.float64) + read.score.low
+    return Snapshot(read.life, read.going, read.died, read.faulted, read.succeeded, score)

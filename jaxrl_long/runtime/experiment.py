@@ -1,5 +1,6 @@
 """The host's side of a run: it dispatches chunks, and reads one chunk's numbers while the next one runs."""
 
+import errno
 import json
 import time
 from collections.abc import Callable
@@ -12,11 +13,12 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_long.config import Settings, save_settings
-from jaxrl_long.fields import to_plain
+from jaxrl_long.fields import RunError, to_plain
 from jaxrl_long.runtime import assemble, devices, faults, shares
 from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.evaluation import make_evaluator
 from jaxrl_long.runtime.folder import Lock, RunFolder, provenance, record, write_atomically
+from jaxrl_long.runtime.limits import Limits
 from jaxrl_long.runtime.metrics import Clock, evaluation_row, training_row
 from jaxrl_long.runtime.progress import View
 from jaxrl_long.runtime.schedule import Schedule
@@ -25,6 +27,8 @@ from jaxrl_long.runtime.tracking import MetricsFile, make_trackers
 from jaxrl_long.runtime.tracking.jsonl import clean
 from jaxrl_long.trainer import Fault, TrainState, init_state, make_chunk, state_shapes
 
+STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+"""What the system says when a disk is full, read-only, forbidden or broken."""
 EVAL_SEED = 1_000_003
 """Evaluation draws its starts from its own seed, the same for every run: runs are compared on the same starts."""
 
@@ -46,14 +50,19 @@ def train(settings: Settings, stop: Stop, view: View, started: float) -> int:
     `started` is the `time.time()` at which the process began: `wall_s` counts from there.
     """
     folder = RunFolder(Path(settings.run_dir or "")).create()
-    with Lock(folder.lock) as lock:
-        if lock.stale:
-            view.say(lock.stale)
-        run = Experiment(settings, folder, stop, view, started)
-        try:
-            return run.run()
-        finally:
-            view.close()
+    try:
+        with Lock(folder.lock) as lock:
+            if lock.stale:
+                view.say(lock.stale)
+            return Experiment(settings, folder, stop, view, started).run()
+    except OSError as error:
+        if error.errno not in STORAGE:
+            raise
+        where = error.filename or folder.path
+        remedy = "What was saved before is untouched; when it can be written again, the same command goes on."
+        raise RunError(f"{where} can't be written: {error.strerror}. {remedy}") from error
+    finally:
+        view.close()
 
 
 class Experiment:
@@ -68,9 +77,14 @@ class Experiment:
         self.checkpoints = Checkpoints(folder.checkpoints, settings.checkpoint.keep, say=view.say)
         self.trackers = make_trackers(settings.tracker, settings.wandb, view.say)
         self.tracker_ids: dict[str, str] = {}
+        self.limits = Limits(settings.stop)
         self.update = 0
         self.saved: int | None = None
         """Update of the newest intact checkpoint."""
+        self.score: float | None = None
+        """Window return of the agent of this update; None where it was not evaluated."""
+        self.best: float | None = None
+        """The best score that was saved."""
         self.dumped = 0
         self.row: dict[str, Any] = {}
 
@@ -123,7 +137,8 @@ class Experiment:
         state, host = self.checkpoints.restore(self.update, shapes)
         self.clock = Clock(**host["clock"])
         self.schedule.chunk = self.schedule.chunk or host["chunk"]
-        self.tracker_ids, self.dumped, self.row = host["trackers"], host["dumped"], host["row"]
+        self.tracker_ids, self.dumped, self.row, self.best = host["trackers"], host["dumped"], host["row"], host.get("best")
+        self.limits = Limits(self.settings.stop, host.get("limits"))
         self.view.say(f"goes on from update {self.update} ({self.update * self.program.steps_per_update:,} steps).")
         return state
 
@@ -135,16 +150,17 @@ class Experiment:
             end = self.schedule.next(self.update)
             state, report, fault = self.chunk(state, jnp.int32(end - self.update))
             self.stop.something_to_save()
+            self.checkpoints.raise_failure()
             if pending:
                 # The device is busy with the next chunk meanwhile.
                 self._log(pending)
             pending = Launched(end, end - self.update, report, fault)
-            self.update = end
+            self.update, self.score = end, None
             save = bool(self.settings.checkpoint.every) and time.perf_counter() - last_save >= self.settings.checkpoint.every
             if save or not self.schedule.chunk or self.schedule.evaluates(end):
                 self._log(pending, state)
                 pending = None
-            if save:
+            if save or self._is_best():
                 self._save(state)
                 last_save = time.perf_counter()
         if pending:
@@ -166,6 +182,9 @@ class Experiment:
             self.dumped = 1
             self.view.say(faults.dump(self.folder.path, launched.fault))
         self._write(row)
+        gradients = launched.updates * self.settings.algorithm.epochs * self.settings.algorithm.minibatches
+        if verdict := self.limits.look(row, launched.updates * self.program.steps_per_update, gradients):
+            self.stop.ask(*verdict)
         if state is not None and not self.clock.shares:
             self._measure_shares(state, train_s / launched.updates)
         self.free_since = time.perf_counter() if state is not None else self.free_since
@@ -174,7 +193,12 @@ class Experiment:
         begin = time.perf_counter()
         result = self.evaluator.window(state.learner, EVAL_SEED, min(self.settings.eval.window, self.settings.horizon))
         self.clock.eval_s += time.perf_counter() - begin
+        self.score = result.window_return
         return evaluation_row(result, self.has_success)
+
+    def _is_best(self) -> bool:
+        """Whether this update's agent was evaluated and is better than every one saved before."""
+        return self.score is not None and (self.best is None or self.score > self.best)
 
     def _measure_shares(self, state: TrainState, update_s: float) -> None:
         """Once per run, and per machine and settings only the first time: where the time goes."""
@@ -196,9 +220,11 @@ class Experiment:
         # Not what the folder lists: a checkpoint of this update may be there and damaged.
         if self.saved == self.update:
             return self.checkpoints.wait()
+        self.best = self.score if self._is_best() else self.best
         clock = vars(self.clock) | {"before_s": self.clock.before_s + time.time() - self.started}
         host = {"clock": clock, "chunk": self.schedule.chunk, "trackers": self.tracker_ids, "dumped": self.dumped, "row": clean(self.row)}
-        self.checkpoints.save(self.update, self.update * self.program.steps_per_update, state, host, block=block)
+        host |= {"best": self.best, "limits": self.limits.memory}
+        self.checkpoints.save(self.update, self.update * self.program.steps_per_update, state, host, score=self.score, block=block)
         self.saved = self.update
         return None
 

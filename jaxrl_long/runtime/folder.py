@@ -32,6 +32,7 @@ class RunFolder:
         self.provenance = self.path / "provenance.jsonl"
         self.checkpoints = self.path / "checkpoints"
         self.stop = self.path / "STOP"
+        self.evaluations = self.path / "evaluations"
         self.lock = self.path / "lock"
 
     def create(self) -> "RunFolder":
@@ -53,8 +54,8 @@ class Lock:
     process it was taken over from, or about a missing lock; otherwise None.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Take the lock. Raises ConfigError naming host and process of a living owner."""
+    def __init__(self, path: Path, what: str | None = None) -> None:
+        """Take the lock on `what` (by default the run_dir that `path` is in). Raises ConfigError naming host and process of a living owner."""
         self.stale: str | None = None
         # Opened without truncation: until the lock is ours, the text in it is somebody else's.
         self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+")
@@ -63,7 +64,8 @@ class Lock:
         except BlockingIOError as error:
             owner = _owner(self._file.read())
             self._file.close()
-            raise ConfigError([f"run_dir={path.parent} is in use by {owner}. Stop that one first, or choose another run_dir."]) from error
+            remedy = "Wait for it, or stop it" if what else "Stop that one first, or choose another run_dir"
+            raise ConfigError([f"{what or f'run_dir={path.parent}'} is in use by {owner}. {remedy}."]) from error
         except OSError as error:
             self.stale = f"{path.parent} can't be locked ({error.strerror}): nothing keeps a second process out."
         if (left := self._file.read()) and self.stale is None:
