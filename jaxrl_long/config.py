@@ -99,7 +99,7 @@ class AlgorithmSettings:
     """Normalised observations are clipped to this many standard deviations."""
     policy_layers: tuple[int, ...] = setting((64, 64), low=1, high=2**15)
     """Widths of the policy's hidden layers."""
-    value_layers: tuple[int, ...] = setting((64, 64), low=1, high=2**15)
+    value_layers: tuple[int, ...] = setting((128, 128), low=1, high=2**15)
     """Widths of the critic's hidden layers."""
     activation: str = setting("swish", choices=ACTIVATIONS)
     """Nonlinearity of the hidden layers."""

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import faults
 from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.tracking import read_rows
 
 ROOT = Path(__file__).parent.parent
+PROBES = "jaxrl_long.envs.probes"
 TINY = ["num_envs=8", "rollout_length=4", "algorithm.minibatches=2", "eval.num_envs=4", "eval.window=20", "devices=2"]
 
 
@@ -118,21 +120,47 @@ def test_a_second_signal_ends_the_process_at_once(tmp_path):
 
 
 @pytest.mark.faults
-def test_a_killed_run_goes_on_from_its_checkpoint_without_a_step_twice(tmp_path):
-    words = ["jaxrl_long.train", "env=cartpole", "chunk=5", "eval.every=0", "checkpoint.every=0.01", "run_dir=run"]
-    process = start(*words, "steps=1e8", cwd=tmp_path)
-    assert process.stdout is not None
-    seen = 0
-    for line in process.stdout:
-        seen += line.startswith("update ")
-        if seen == 30:
-            process.kill()
+@pytest.mark.slow
+def test_a_run_that_is_killed_in_every_phase_becomes_the_run_that_was_not():
+    row = faults.killed_often(faults.Options(env="cartpole", steps=500_000, kills=4))
+    assert row["killed_in"] == {"compile": 1, "rollout": 1, "evaluation": 1, "save": 1}
+    assert row["resumed"]
+    assert (row["state_equal"], row["metrics_equal"], row["evaluation_equal"]) == (True, True, True)
+
+
+@pytest.mark.faults
+def test_an_evaluation_that_is_stopped_saves_and_goes_on(tmp_path):
+    assert call("jaxrl_long.train", f"env={PROBES}:CountEnv", "steps=64", *TINY, "run_dir=run", cwd=tmp_path).returncode == 0
+    words = ["jaxrl_long.evaluate", "run=run", "horizon=500000", "num_envs=4", "json=true"]
+    process = start(*words, cwd=tmp_path)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("evaluate "):
+            process.send_signal(signal.SIGTERM)
             break
-    process.communicate(timeout=60)
-    saved = Checkpoints(tmp_path / "run" / "checkpoints").latest()
-    assert saved
-    steps = (saved // 5 * 5 + 20) * 2048
-    done = call(*words, f"steps={steps}", cwd=tmp_path)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 75, told
+    assert "stopped by SIGTERM, saved; the same command goes on." in told
+    [saved] = (tmp_path / "run" / "evaluations").iterdir()
+    assert 0 < (Checkpoints(saved).latest() or 0) < 500_000
+    done = call(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    all_steps = [row["env_steps"] for row in read_rows(tmp_path / "run" / "metrics.jsonl")]
-    assert all_steps == list(range(5 * 2048, steps + 1, 5 * 2048))
+    # One a step, for all of the 4 x 500,000 steps, wherever it was cut.
+    result = json.loads(done.stdout)
+    assert (result["reward_per_step"], result["env_steps"], result["alive"]) == (1.0, 2_000_000, 1.0)
+    assert list((tmp_path / "run" / "evaluations").iterdir()) == []
+
+
+def test_a_broken_step_is_taken_again_by_its_file_alone(tmp_path):
+    broken = [f"env={PROBES}:BreakAt", "env.options={age: 5, share: 1.0}"]
+    assert call("jaxrl_long.train", *broken, "steps=64", *TINY, "run_dir=run", cwd=tmp_path).returncode == 0
+    [file] = (tmp_path / "run" / "faults").iterdir()
+    done = call("jaxrl_long.replay_fault", str(file), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1:] == [
+        "before the step: all numbers are finite",
+        "after the step: state.cracked (1 of 1), obs (1 of 1), reward (1 of 1)",
+    ]
+    nothing = call("jaxrl_long.replay_fault", "run/no.npz", cwd=tmp_path)
+    assert nothing.returncode == 2
+    assert "run/no.npz: no such file." in nothing.stderr
