@@ -9,7 +9,7 @@ from jaxrl_long.fields import setting
 
 
 @dataclass
-class ReplaySettings:
+class ReplayFaultSettings:
     """What `replay_fault` can be asked; the world is the run's."""
 
     precision: str = setting("highest", choices=PRECISIONS, main=True)
@@ -42,7 +42,7 @@ def main(call: cli.Call) -> int:
 COMMAND = cli.Command(
     name="replay_fault",
     summary="Take the step again that gave a non-finite number in training; exit code 0 if it does so here too.",
-    settings=ReplaySettings,
+    settings=ReplayFaultSettings,
     main=main,
     takes="file",
     paths=(1, 1),

@@ -74,6 +74,8 @@ def broken(settings: Any, bad: Collection[str] = ()) -> list[str]:
 
 def resolve(settings: Any) -> Any:
     """Settings that keep the rules, with what `auto` stands for: the environment's backend, and the devices on a CPU."""
+    if not isinstance(settings, Settings | EvaluateSettings):
+        return settings
     facts = environments().get(settings.env.name)
     if settings.env.backend == "auto" and facts and facts.backends:
         settings = replace(settings, env=replace(settings.env, backend=facts.backends[0]))
