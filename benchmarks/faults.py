@@ -56,8 +56,8 @@ class Pace:
 
 
 def words(options: Options, folder: Path) -> list[str]:
-    """The command line of a run in `folder`, evaluated after every second report and saved twice a second."""
-    asked = {"env": options.env, "steps": options.steps, "chunk": CHUNK, "eval__every": 2 * CHUNK, "checkpoint__every": 0.5}
+    """The command line of a run in `folder`, evaluated after every second report and saved as often as a save takes."""
+    asked = {"env": options.env, "steps": options.steps, "chunk": CHUNK, "eval__every": 2 * CHUNK, "checkpoint__every": 0.1}
     return [*ours.words(**asked), f"compilation_cache={folder.parent / 'cache'}", f"run_dir={folder}"]
 
 
@@ -69,16 +69,22 @@ def pace(rows: list[Row]) -> Pace:
     return Pace(statistics.median(chunks), statistics.median(evaluations))
 
 
-def moment(phase: str, folder: Path, before: int, known: Pace, chance: random.Random) -> float | None:
-    """Seconds to wait before killing a process in `phase`; None: it is not there yet. `before`: rows that were there when it started."""
-    rows = jsonl(folder / ours.METRICS)
+def checkpoints(folder: Path) -> set[str]:
+    """The names in a run's folder of checkpoints; those that are being written begin with a dot."""
+    return set(os.listdir(folder / "checkpoints")) if (folder / "checkpoints").exists() else set()
+
+
+def moment(phase: str, folder: Path, before: set[str], known: Pace, chance: random.Random) -> float | None:
+    """Seconds to wait before killing a process in `phase`; None: it is not there yet. `before`: checkpoints that were there when it started."""
     if phase == "compile":
         return chance.uniform(0.0, 3.0) if "run " in (folder.parent / "log").read_text() else None
-    if len(rows) <= before:
+    new = checkpoints(folder) - before
+    # Every process gets somewhere: it is killed after its first whole save.
+    if not any(not name.startswith(".") for name in new):
         return None
     if phase == "save":
-        saving = any(name.startswith(".writing-") for name in os.listdir(folder / "checkpoints")) if (folder / "checkpoints").exists() else False
-        return chance.uniform(0.0, 0.05) if saving else None
+        return chance.uniform(0.0, 0.05) if any(name.startswith(".writing-") for name in new) else None
+    rows = jsonl(folder / ours.METRICS)
     if rows[-1]["window_return"] is not None:
         return None
     # This row was written while the next chunk was under way, after which there is an evaluation.
@@ -87,7 +93,7 @@ def moment(phase: str, folder: Path, before: int, known: Pace, chance: random.Ra
 
 def kill_once(phase: str, options: Options, folder: Path, known: Pace, chance: random.Random) -> None:
     """Start or resume the run and kill it in `phase`. Raises RuntimeError if it ended by itself."""
-    before = len(jsonl(folder / ours.METRICS))
+    before = checkpoints(folder)
     log = folder.parent / "log"
     command = processes.module("jaxrl_long.train", *words(options, folder))
     with log.open("w") as out, (folder.parent / "errors").open("w") as err:

@@ -122,7 +122,7 @@ def test_a_second_signal_ends_the_process_at_once(tmp_path):
 @pytest.mark.faults
 @pytest.mark.slow
 def test_a_run_that_is_killed_in_every_phase_becomes_the_run_that_was_not():
-    row = faults.killed_often(faults.Options(env="cartpole", steps=500_000, kills=4))
+    row = faults.killed_often(faults.Options(env="cartpole", steps=1_500_000, kills=4))
     assert row["killed_in"] == {"compile": 1, "rollout": 1, "evaluation": 1, "save": 1}
     assert row["resumed"]
     assert (row["state_equal"], row["metrics_equal"], row["evaluation_equal"]) == (True, True, True)
