@@ -3,81 +3,18 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from commandline import EVALUATE, REPORT, TRAIN, call, finish, on_a_cpu_in_an_empty_folder, problems, toy, train
 
-from jaxrl_long import cli, machine
-from jaxrl_long.cli.words import names, read
-from jaxrl_long.config import EvaluateSettings, Settings, load_settings, save_settings
+from jaxrl_long import cli
+from jaxrl_long.cli.words import names
+from jaxrl_long.config import EvaluateSettings, load_settings, save_settings
 from jaxrl_long.fields import ConfigError
 from jaxrl_long.rules import CONFIGS, environments
 
-TRAIN = cli.Command("train", "Train an agent.", Settings, lambda call: None, config="train", examples=("env=ant horizon=1000000",))
-EVALUATE = cli.Command("evaluate", "Evaluate a run.", EvaluateSettings, lambda call: None)
-REPORT = cli.Command("report", "Compare runs.", EvaluateSettings, lambda call: None, verbs=("table", "plot"), paths=(1, 2))
-
-MODULE = """
-import sys, time, signal
-from jaxrl_long import cli
-from jaxrl_long.config import Settings, save_settings
-
-def main(call):
-    settings = call.settings
-    save_settings(settings, settings.run_dir)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
-    print(settings.seed, settings.run_dir, "jax" in sys.modules, flush=True)
-    if settings.wandb.group == "sleep":
-        time.sleep(60)
-    if settings.wandb.group == "bug":
-        raise RuntimeError("our bug")
-    return 75 if settings.seed == 7 else 1 if settings.seed == 8 else None
-
-if __name__ == "__main__":
-    sys.exit(cli.run(cli.Command("train", "Train an agent.", Settings, main, config="train", module="toy")))
-"""
-
-
-@pytest.fixture(autouse=True)
-def _on_a_cpu_in_an_empty_folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    monkeypatch.setattr(machine, "usable_cores", lambda: 2)
-    monkeypatch.chdir(tmp_path)
-
-
-def call(*arguments, command=TRAIN):
-    return cli.prepare(command, read(command, list(arguments)))
-
-
-def train(*arguments):
-    return call(*arguments).settings
-
-
-def problems(*arguments, command=TRAIN):
-    with pytest.raises(ConfigError) as caught:
-        call(*arguments, command=command)
-    return caught.value.problems
-
-
-def toy(*arguments):
-    Path("toy.py").write_text(MODULE)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(CONFIGS.parent.parent), "."])}
-    return subprocess.Popen([sys.executable, "-m", "toy", *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finish(process):
-    try:
-        output, errors = process.communicate(timeout=60)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        raise
-    return process.returncode, output, errors
-
+__all__ = ["on_a_cpu_in_an_empty_folder"]
 
 # Values
 
@@ -411,40 +348,3 @@ def test_a_signal_stops_the_run_under_way_and_those_that_would_follow():
     code, output, _ = finish(process)
     assert (code, output) == (75, "")
     assert [path.name for path in Path("a").iterdir()] == ["seed=0"]
-
-
-# Anything
-
-
-ODD = ["", "true", "[]", "{}", "[1,2]", "[a", "{a:1}", "1,2", "a,b", "???", "${seed}", "${x}", "${env}", "choice(1)", "range(3)", "interval(0,1)", "'q'"]
-any_text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
-values = st.one_of(any_text, st.integers().map(str), st.floats().map(str), st.sampled_from(ODD), st.text("0123456789.,[]{}()'\"${}: e-+=\\", max_size=12))
-keys = st.sampled_from([*names(TRAIN)[1:], "env", "algorithm", "replay", "env.options.x", "env.options.x.y", "no.such"])
-
-
-def fuzz(examples):
-    return hypothesis_settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@given(st.dictionaries(keys, values, min_size=1, max_size=3))
-@fuzz(80)
-def test_any_value_of_any_setting_gives_valid_settings_or_a_settings_error(assignments):
-    with suppress(ConfigError):
-        settings = train(*(f"{name}={text}" for name, text in assignments.items()))
-        assert settings.total_steps >= settings.steps >= 1
-        assert settings.num_envs % settings.devices == 0
-        assert settings.samples_per_update % settings.algorithm.minibatches == 0
-
-
-@given(st.lists(any_text, max_size=4))
-@fuzz(100)
-def test_any_words_are_understood_or_refused(words):
-    assert cli.run(EVALUATE, words) in (0, 2)
-
-
-@given(values, values)
-@fuzz(100)
-def test_any_list_of_values_is_counted_without_a_repetition_or_refused(seeds, groups):
-    with suppress(ConfigError):
-        runs = cli.sweep.combinations(TRAIN, {"seed": seeds, "wandb.group": groups})
-        assert len({tuple(run.items()) for run in runs}) == len(runs) >= 1

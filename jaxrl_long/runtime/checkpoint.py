@@ -10,7 +10,6 @@ commit must also cover the host record and the checksums, so the folder that is 
 this part of Orbax is the same in all releases (`v1` still moves: in 0.12 it is `experimental.v1`). Nothing is pickled.
 """
 
-import hashlib
 import json
 import math
 import os
@@ -27,10 +26,11 @@ import jax
 import numpy as np
 
 from jaxrl_long.fields import RunError
+from jaxrl_long.runtime.checksums import find_damage, seal, sync
 from jaxrl_long.typing import PyTree
 
 LAYOUT = 1
-RECORD, SUMS, ARRAYS = "checkpoint.json", "SHA256SUMS", "arrays"
+RECORD, ARRAYS = "checkpoint.json", "arrays"
 WRITING, DELETING = ".writing-", ".deleting-"
 SHOWN = 8
 
@@ -155,7 +155,7 @@ class Checkpoints:
 
     def _check(self, name: Name) -> str | None:
         """Say what is wrong with a checkpoint, and remember it if nothing is."""
-        damage = find_damage(self.folder / str(name))
+        damage = find_damage(self.folder / str(name), RECORD)
         if damage is None:
             self._intact.add(name)
         else:
@@ -183,10 +183,9 @@ class Checkpoints:
             temporary.mkdir(parents=True)
             _write_arrays(temporary / ARRAYS, arrays)
             (temporary / RECORD).write_text(record)
-            (temporary / SUMS).write_text("".join(f"{_digest(path)}  {path.relative_to(temporary)}\n" for path in _files(temporary)))
-            _sync(temporary)
+            seal(temporary)
             temporary.rename(self.folder / str(name))
-            _sync_one(self.folder)
+            sync(self.folder)
             self._intact.add(name)
             self._prune()
         # Whatever it was (full disk, Orbax, permissions), it has to reach the training loop instead of dying with this thread.
@@ -232,22 +231,6 @@ class Checkpoints:
         scores = {name: _read_record(self.folder / str(name))["score"] for name in names}
         rated = [name for name, score in scores.items() if score is not None and not math.isnan(score)]
         return max(rated, key=lambda name: (scores[name], name), default=None)
-
-
-def find_damage(path: Path) -> str | None:
-    """Say what is wrong with the checkpoint folder `path` (missing, truncated, changed or unlisted files); None: nothing."""
-    try:
-        lines = (path / SUMS).read_text().splitlines()
-        expected = {line[66:]: line[:64] for line in lines}
-        present = {str(file.relative_to(path)): file for file in _files(path) if file.name != SUMS}
-        if not expected or RECORD not in expected:
-            return f"{SUMS} is incomplete"
-        if missing := sorted(expected.keys() ^ present.keys()):
-            return f"{missing[0]} is {'missing' if missing[0] in expected else f'not listed in {SUMS}'}"
-        changed = [file for file in sorted(present) if _digest(present[file]) != expected[file]]
-        return f"{changed[0]} is damaged ({present[changed[0]].stat().st_size} bytes, wrong checksum)" if changed else None
-    except (OSError, UnicodeDecodeError) as error:
-        return f"it can't be read ({error})"
 
 
 def _to_host(state: PyTree) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
@@ -336,26 +319,3 @@ def _read_record(path: Path) -> dict[str, Any]:
     if record.get("layout") != LAYOUT:
         raise CheckpointError(f"{path} has layout {record.get('layout')}, this version reads layout {LAYOUT}. Continue it with the version that wrote it.")
     return record
-
-
-def _files(path: Path) -> list[Path]:
-    return sorted(file for file in path.rglob("*") if file.is_file())
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    """Force a folder and all that is in it onto the disk, so that the rename after it can't overtake the contents."""
-    for entry in [*path.rglob("*"), path]:
-        _sync_one(entry)
-
-
-def _sync_one(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
