@@ -204,12 +204,10 @@ def _float(value: Any, otherwise: str = "is not a number.") -> float:
     return number
 
 
-def _seconds(value: Any) -> Any:
-    """A duration with a unit as seconds; anything else as it is."""
-    number, unit = (value[:-1], value[-1:]) if isinstance(value, str) else (value, "")
-    if unit not in UNITS:
-        return value
-    return _float(number, "is no duration. Write it as 90s, 30m, 8h or 2d.") * UNITS[unit]
+def _seconds(value: Any) -> float:
+    """A duration in seconds; a unit may stand behind the number. Raises ValueError as `_convert`."""
+    number, unit = (value[:-1], value[-1]) if isinstance(value, str) and value[-1:] in UNITS else (value, "s")
+    return _float(number, "is no duration. Write it in seconds, or as 90s, 30m, 8h or 2d.") * UNITS[unit]
 
 
 def _str(value: Any) -> str:

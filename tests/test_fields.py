@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from jaxrl_long.config import StopSettings
 from jaxrl_long.fields import ConfigError, closest, docs, flat, from_plain, setting, show, to_plain
 
 
@@ -100,3 +101,15 @@ def test_the_last_part_of_a_dotted_name_is_enough_to_find_it():
 
 def test_values_are_shown_as_one_would_type_them():
     assert [show(value) for value in (None, True, 1e-5, (1, 2), "a b", "x" * 100)] == ["null", "true", "1e-05", "[1,2]", "a b", "x" * 77 + "..."]
+
+
+@pytest.mark.parametrize(("written", "seconds"), [(90, 90.0), ("90", 90.0), ("1.5m", 90.0), ("8h", 28800.0), ("2d", 172800.0), ("1e2s", 100.0)])
+def test_a_duration_may_be_written_with_a_unit(written, seconds):
+    tree, problems = from_plain(StopSettings, {"after": written})
+    assert (tree.after, problems) == (seconds, {})
+
+
+@pytest.mark.parametrize("written", ["8x", "h", "", "nan", "infs", True, None, [1]])
+def test_what_is_no_duration_is_refused_with_what_would_be(written):
+    _, problems = from_plain(StopSettings, {"after": written})
+    assert problems["after"].endswith("is no duration. Write it in seconds, or as 90s, 30m, 8h or 2d.")

@@ -32,8 +32,8 @@ def help_text(command: Command, settings: Any) -> str:
     parts += ["Most important settings, with the values that this command line gives:"]
     parts += _settings(settings, [(name, owner) for name, owner, main in rows if main])
     parts += _groups(command)
-    parts += ["Every other setting:"]
-    parts += _settings(settings, [(name, owner) for name, owner, main in rows if not main])
+    others = [(name, owner) for name, owner, main in rows if not main]
+    parts += ["Every other setting:", *_settings(settings, others)] if others else []
     parts += _notes(command)
     return "\n".join(parts)
 
