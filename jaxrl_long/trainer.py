@@ -18,6 +18,7 @@ from jax.sharding import PartitionSpec as P
 from jaxrl_long.algorithms.protocol import Algorithm, Report, Rollout
 from jaxrl_long.envs.simulator import SimStep
 from jaxrl_long.envs.vector import EnvState, VectorEnv
+from jaxrl_long.learning.moments import Count, Sum
 from jaxrl_long.replay.codec import Codec
 from jaxrl_long.replay.ring import Ring, make_ring, write
 from jaxrl_long.typing import Array, Bool, Float, Int, Key, PyTree
@@ -172,12 +173,13 @@ def summarize(outcome: Any) -> Report:
     """What is reported of one step, added up over environments; names ending in `_count` are added up over a chunk."""
     return {
         "reward_count": jnp.sum(outcome.reward),
-        "terminated_count": jnp.sum(outcome.terminated, dtype=jnp.float32),
-        "truncated_count": jnp.sum(outcome.truncated, dtype=jnp.float32),
+        "terminated_count": jnp.sum(outcome.terminated, dtype=jnp.int32),
+        "truncated_count": jnp.sum(outcome.truncated, dtype=jnp.int32),
         "finished_score_count": jnp.sum(outcome.finished_score),
+        # No integer: a million environments may end together, each a million steps old.
         "finished_length_count": jnp.sum(outcome.finished_length, dtype=jnp.float32),
-        "success_count": jnp.sum(outcome.success & outcome.ended, dtype=jnp.float32),
-        "fault_count": jnp.sum(outcome.fault, dtype=jnp.float32),
+        "success_count": jnp.sum(outcome.success & outcome.ended, dtype=jnp.int32),
+        "fault_count": jnp.sum(outcome.fault, dtype=jnp.int32),
     }
 
 
@@ -276,29 +278,32 @@ def init_state(program: Program, seed: int) -> TrainState:
     return jax.jit(sharded)(jax.random.key(seed), jnp.arange(program.num_envs))
 
 
-Chunk = Callable[[TrainState, Int[Array, ""]], tuple[TrainState, Report, Fault]]
+Totals = dict[str, Count | Sum]
+"""What the updates of a chunk reported, added up: integers exactly, the rest compensated."""
+
+
+def read(totals: Totals, updates: int) -> dict[str, int | float]:
+    """The numbers of a chunk of that many updates, on the host: totals of the names ending in `_count`, means of the others."""
+    numbers = {name: total.as_int() if isinstance(total, Count) else total.as_float() for name, total in totals.items()}
+    return {name: number if name.endswith("_count") else number / updates for name, number in numbers.items()}
 
 
 def make_chunk(program: Program) -> Any:
-    """The jitted program `chunk(state, updates) -> (state, report, fault)`: any number of updates with one trace.
-
-    The state is donated. The report holds the mean over updates of each number, and the total of those ending in `_count`.
-    """
+    """The jitted program `chunk(state, updates) -> (state, totals, fault)`: any number of updates with one trace. The state is donated."""
     shapes = state_shapes(program)
 
-    def chunk(state: TrainState, updates: Int[Array, ""]) -> tuple[TrainState, Report, Fault]:
+    def chunk(state: TrainState, updates: Int[Array, ""]) -> tuple[TrainState, Totals, Fault]:
         one = jax.eval_shape(lambda state: update(program, state)[1], state)
-        zero = {name: jnp.zeros(leaf.shape, leaf.dtype) for name, leaf in one.items()}
+        nothing: Totals = {name: Count.of(0) if jnp.issubdtype(leaf.dtype, jnp.integer) else Sum.zeros(leaf.shape) for name, leaf in one.items()}
 
-        def body(_: Array, carry: tuple[TrainState, Report, Fault]) -> tuple[TrainState, Report, Fault]:
+        def body(_: Array, carry: tuple[TrainState, Totals, Fault]) -> tuple[TrainState, Totals, Fault]:
             state, totals, fault = carry
             state, report, new = update(program, state)
             fault = jax.tree.map(lambda old, latest: jnp.where(fault.found, old, latest), fault, new)
-            return state, {name: totals[name] + number for name, number in report.items()}, fault
+            return state, {name: totals[name].plus(number) for name, number in report.items()}, fault
 
-        state, totals, fault = jax.lax.fori_loop(0, updates, body, (state, zero, no_fault(program, state)))
-        report = {name: x if name.endswith("_count") else x / updates for name, x in totals.items()}
-        return state, report, jax.tree.map(lambda leaf: leaf[None], fault)
+        state, totals, fault = jax.lax.fori_loop(0, updates, body, (state, nothing, no_fault(program, state)))
+        return state, totals, jax.tree.map(lambda leaf: leaf[None], fault)
 
     specs = state_specs(shapes)
     sharded = jax.shard_map(chunk, mesh=program.mesh, in_specs=(specs, P()), out_specs=(specs, P(), P(AXIS)), check_vma=False)

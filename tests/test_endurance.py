@@ -46,6 +46,18 @@ def test_a_report_of_agents_of_which_one_fell():
     assert result["reward_per_step_by_age"] == {"0-1000": 1.0, "1000-2000": 1.0}
 
 
+def test_lives_of_two_billion_steps_add_up_exactly():
+    # 64 lives of the longest horizon: 64 * (2**31 - 2) = 137438953344 steps, past int32 and past what float32 counts.
+    longest = snapshot([2**31 - 2] * 64, [0] * 64)
+    early = snapshot([1000] * 64, [0] * 64)
+    result = report(2**31 - 2, {1000: early}, longest, 1000)
+    assert result["env_steps"] == 137438953344
+    assert result["reward_per_step"] == 1.0
+    rates = result["reward_per_step_by_age"]
+    assert isinstance(rates, dict)
+    assert rates["1000000000-2147483646"] == 1.0
+
+
 def test_without_a_failure_a_bound_is_reported_instead():
     result = report(1000, {1000: snapshot([1000] * 3, [0] * 3)}, snapshot([1000] * 3, [0] * 3), 1000)
     assert result["steps_between_failures"] is None

@@ -12,7 +12,8 @@ from jaxrl_long import trainer
 from jaxrl_long.algorithms.batches import values_after
 from jaxrl_long.algorithms.protocol import Rollout
 from jaxrl_long.envs.probes import BreakAt, CountEnv, HugeReward, RandomStart
-from jaxrl_long.trainer import init_state, make_chunk, state_shapes
+from jaxrl_long.learning.moments import Count, Sum
+from jaxrl_long.trainer import init_state, make_chunk, read, state_shapes
 
 
 def test_a_chunk_of_four_updates_is_four_chunks_of_one():
@@ -77,11 +78,29 @@ def test_reports_are_as_small_for_many_environments_as_for_few():
     assert report_bytes(8) == report_bytes(8192)
 
 
+def test_the_totals_of_a_chunk_count_on_where_float32_stops():
+    totals = {"terminated_count": Count.of(2**36), "reward_count": Sum(jnp.float32(2**36), jnp.float32(0)), "kl": Sum.zeros(())}
+    for _ in range(3):
+        totals = {"terminated_count": totals["terminated_count"].plus(jnp.int32(1)), "reward_count": totals["reward_count"].plus(jnp.float32(1)),
+                  "kl": totals["kl"].plus(jnp.float32(0.5))}  # fmt: skip
+    # 2**36 + 3 = 68719476739, where float32's neighbours are 4096 apart.
+    assert read(totals, 3) == {"terminated_count": 68719476739, "reward_count": 68719476739.0, "kl": 0.5}
+    assert np.float32(2**36) + np.float32(3) == 2**36
+
+
+def test_an_update_counts_its_ends_in_integers():
+    # 8 environments of 4 steps each; every third step is a death: 8 in the first rollout, 8 * 8 / 3 in two.
+    _, numbers, _ = trained(program(CountEnv(die_at=3), num_envs=8, rollout_length=4), 2)
+    assert numbers["terminated_count"] == 16
+    assert isinstance(numbers["terminated_count"], int)
+    assert numbers["finished_length_count"] == 48.0
+
+
 def test_two_devices_learn_what_one_learns_when_minibatches_are_whole_batches():
     # With several minibatches each device shuffles its own samples, and the minibatches differ; their union does not.
     reports = [trained(program(RandomStart(die_at=5), devices=devices, minibatches=1, epochs=2), 3)[1] for devices in (1, 2)]
     for name, number in reports[0].items():
-        assert float(reports[1][name]) == pytest.approx(float(number), rel=1e-4, abs=1e-5), name
+        assert reports[1][name] == pytest.approx(number, rel=1e-4, abs=1e-5), name
 
 
 def test_starts_and_noise_are_distinct_and_do_not_depend_on_the_number_of_devices():
@@ -123,12 +142,12 @@ def test_a_non_finite_environment_is_counted_once_recorded_and_kept_away_from_th
         state = init_state(plan, 0)
         return replace(state, env=replace(state.env, sim=state.env.sim.replace(cracked=jnp.zeros(8).at[3].set(cracked))))
 
-    (clean, _, _), (broken, report, fault) = chunk(start(0.0), jnp.int32(1)), chunk(start(1.0), jnp.int32(1))
+    (clean, _, _), (broken, totals, fault) = chunk(start(0.0), jnp.int32(1)), chunk(start(1.0), jnp.int32(1))
     assert_bit_equal(clean.learner, broken.learner)
-    assert float(report["fault_count"]) == 0
+    assert read(totals, 1)["fault_count"] == 0
     clean, _, _ = chunk(clean, jnp.int32(1))
-    broken, report, fault = chunk(broken, jnp.int32(1))
-    assert float(report["fault_count"]) == 1
+    broken, totals, fault = chunk(broken, jnp.int32(1))
+    assert read(totals, 1)["fault_count"] == 1
     assert bool(fault.found[0])
     assert (int(fault.index[0]), int(fault.update[0]), int(fault.sim.t[0])) == (3, 1, 5)
     others = np.array([0, 1, 2, 4, 5, 6, 7])
@@ -140,24 +159,24 @@ def test_a_non_finite_environment_is_counted_once_recorded_and_kept_away_from_th
 def test_a_reward_of_1e30_leaves_parameters_finite_and_is_counted():
     state, report, _ = trained(program(HugeReward(age=3)), 4)
     assert all(np.isfinite(leaf).all() for leaf in arrays((state.learner.params, state.learner.optimizer, state.learner.scale)))
-    assert float(report["skipped_count"]) > 0
-    assert all(np.isfinite(float(number)) for number in report.values())
+    assert report["skipped_count"] > 0
+    assert all(np.isfinite(number) for number in report.values())
 
 
 def test_a_linear_rate_ends_at_zero_and_depends_on_the_update_alone():
     plan = program(CountEnv(), learning_rate=1e-3, schedule="linear", total_updates=10)
     chunk = make_chunk(plan)
-    state, report, _ = chunk(init_state(plan, 0), jnp.int32(5))
-    state, report, _ = chunk(state, jnp.int32(1))
+    state, _, _ = chunk(init_state(plan, 0), jnp.int32(5))
+    state, totals, _ = chunk(state, jnp.int32(1))
     # Update 5 of 0..9: 1e-3 * (1 - 5/10).
-    assert float(report["learning_rate"]) == pytest.approx(5e-4, rel=1e-6)
+    assert read(totals, 1)["learning_rate"] == pytest.approx(5e-4, rel=1e-6)
 
 
 def test_the_first_minibatch_sees_the_policy_that_acted():
     plan = program(RandomStart(), minibatches=1, epochs=1, learning_rate=1e-9)
     _, report, _ = trained(plan, 3)
-    assert abs(float(report["kl"])) < 1e-6
-    assert float(report["clip_fraction"]) == 0.0
+    assert abs(report["kl"]) < 1e-6
+    assert report["clip_fraction"] == 0.0
 
 
 @pytest.mark.parametrize("codec", ["float32", "bfloat16"])
@@ -165,7 +184,7 @@ def test_reusing_segments_learns_from_more_rows_and_ignores_empty_ones(codec):
     plan = program(RandomStart(die_at=9), reuse=2, capacity=12, codec=codec)
     state, report, _ = trained(plan, 5)
     assert int(state.replay.filled) == 12
-    assert all(np.isfinite(float(number)) for number in report.values())
+    assert all(np.isfinite(number) for number in report.values())
     first, _, _ = trained(plan, 1)
     alone, _, _ = trained(program(RandomStart(die_at=9), reuse=0, minibatches=2), 1)
     assert largest_difference(first.learner.scale, alone.learner.scale) == 0

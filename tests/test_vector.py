@@ -5,9 +5,11 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxrl_long.envs.probes import BreakAt, CountEnv, HugeReward, RandomStart
 from jaxrl_long.envs.vector import EnvState, Outcome, VectorEnv
+from jaxrl_long.learning.moments import Sum
 
 
 def roll(vector: VectorEnv, number: int, steps: int, pool: int = 64, state: EnvState | None = None) -> tuple[EnvState, Outcome]:
@@ -67,6 +69,16 @@ def test_staggered_environments_do_not_end_together():
     assert int(seen.ended.sum()) == 1024
     _, together = roll(VectorEnv(CountEnv(), horizon=1000), 1024, 1000)
     assert int(together.ended.sum(axis=1).max()) == 1024
+
+
+@pytest.mark.parametrize("age", [2**24, 2**31 - 4])
+def test_the_clock_does_not_stop_where_float32_and_int32_end(age):
+    vector = VectorEnv(CountEnv(), horizon=age + 2)
+    fresh = vector.reset(jax.random.split(jax.random.key(1), 1), jnp.arange(1))
+    old = replace(fresh, age=fresh.age + age, score=Sum(jnp.full(1, float(age)), jnp.zeros(1)))
+    _, seen = roll(vector, 1, 3, state=old)
+    np.testing.assert_array_equal(seen.truncated[:, 0], [0, 1, 0])
+    assert int(seen.finished_length[1, 0]) == age + 2
 
 
 def test_training_restarts_are_truncations_before_the_horizon():

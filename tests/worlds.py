@@ -10,7 +10,7 @@ import numpy as np
 from jaxrl_long.config import AlgorithmSettings
 from jaxrl_long.envs.vector import VectorEnv
 from jaxrl_long.runtime import assemble
-from jaxrl_long.trainer import Program, TrainState, init_state, make_chunk
+from jaxrl_long.trainer import Program, TrainState, init_state, make_chunk, read
 
 SMALL = AlgorithmSettings(policy_layers=(8,), value_layers=(8,), minibatches=2, epochs=2)
 
@@ -35,8 +35,9 @@ def program(simulator: Any, *, num_envs: int = 8, rollout_length: int = 4, devic
 
 
 def trained(program: Program, updates: int, seed: int = 0) -> tuple[TrainState, dict[str, Any], Any]:
-    """State, report and fault after one chunk."""
-    return make_chunk(program)(init_state(program, seed), jnp.int32(updates))
+    """State, numbers and fault after one chunk."""
+    state, totals, fault = make_chunk(program)(init_state(program, seed), jnp.int32(updates))
+    return state, read(totals, updates), fault
 
 
 def arrays(tree: Any) -> list[np.ndarray]:

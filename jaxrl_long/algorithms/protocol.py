@@ -46,8 +46,8 @@ class Rollout:
         return self.terminated | self.truncated
 
 
-Report = dict[str, Float[Array, ""]]
-"""Numbers about one update; the trainer averages them over a chunk, except those that end in `_count`, which it adds up."""
+Report = dict[str, Array]
+"""Numbers [] about one update, float32, or int32 >= 0; the trainer averages them over a chunk, except those that end in `_count`, which it adds up."""
 
 
 class Algorithm(Protocol):

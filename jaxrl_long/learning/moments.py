@@ -37,7 +37,10 @@ class Count:
 
 @struct.dataclass
 class Sum:
-    """A running float32 sum and what its rounding has lost so far; high + low is right to about 14 digits."""
+    """A running float32 sum and what its rounding has lost so far.
+
+    high + low is the exact sum of what was added, but for a rounding (half of 2⁻²³ of it) of each term itself.
+    """
 
     high: Float[Array, "..."]
     low: Float[Array, "..."]
@@ -53,6 +56,10 @@ class Sum:
         total = self.high + term
         kept = total - self.high
         return Sum(total, (self.high - (total - kept)) + (term - kept))
+
+    def as_float(self) -> float:
+        """The sum of a [] on the host, in float64."""
+        return float(self.high) + float(self.low)
 
     @property
     def value(self) -> Float[Array, "..."]:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from jaxrl_long.config import Settings, save_settings
 from jaxrl_long.fields import RunError, to_plain
-from jaxrl_long.runtime import assemble, devices, faults, shares
+from jaxrl_long.runtime import assemble, devices, faults, footprint, shares
 from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.evaluation import make_evaluator
 from jaxrl_long.runtime.folder import Lock, RunFolder, provenance, record, write_atomically
@@ -25,7 +25,7 @@ from jaxrl_long.runtime.schedule import Schedule
 from jaxrl_long.runtime.stop import Stop
 from jaxrl_long.runtime.tracking import MetricsFile, make_trackers
 from jaxrl_long.runtime.tracking.jsonl import clean
-from jaxrl_long.trainer import Fault, TrainState, init_state, make_chunk, state_shapes
+from jaxrl_long.trainer import Fault, Totals, TrainState, init_state, make_chunk, read, state_shapes
 
 STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 """What the system says when a disk is full, read-only, forbidden or broken."""
@@ -40,7 +40,7 @@ class Launched:
     update: int
     """The update that it ends with."""
     updates: int
-    report: dict[str, jax.Array]
+    totals: Totals
     fault: Fault
 
 
@@ -92,6 +92,8 @@ class Experiment:
         """Everything from start to end; returns the exit code."""
         self.program = assemble.program(self.settings)
         self.has_success = hasattr(self.program.vector.simulator, "success")
+        self.shapes = state_shapes(self.program)
+        footprint.require(self.settings, self.program, self.shapes)
         self._describe()
         state = self._prepare()
         self.tracker_ids = self.trackers.start(self.folder.path.name, to_plain(self.settings), self.folder.path, self.tracker_ids)
@@ -119,11 +121,10 @@ class Experiment:
     def _prepare(self) -> TrainState:
         """Compile, and meanwhile build the state or read it from the newest checkpoint."""
         begin = time.perf_counter()
-        shapes = state_shapes(self.program)
         with ThreadPoolExecutor(1) as pool:
             # Two compilations at once: XLA releases Python's lock.
-            compiling = pool.submit(lambda: make_chunk(self.program).lower(shapes, jax.ShapeDtypeStruct((), jnp.int32)).compile())
-            state = self._restore(shapes) if self.update else init_state(self.program, self.settings.seed)
+            compiling = pool.submit(lambda: make_chunk(self.program).lower(self.shapes, jax.ShapeDtypeStruct((), jnp.int32)).compile())
+            state = self._restore(self.shapes) if self.update else init_state(self.program, self.settings.seed)
             self.chunk: Callable[..., Any] = compiling.result()
         self.evaluator = make_evaluator(self.program, self.settings.eval.num_envs)
         cut = self.metrics.truncate_after(self.update)
@@ -148,13 +149,13 @@ class Experiment:
         last_save = self.free_since = time.perf_counter()
         while self.update < self.schedule.total and not self.stop.poll():
             end = self.schedule.next(self.update)
-            state, report, fault = self.chunk(state, jnp.int32(end - self.update))
+            state, totals, fault = self.chunk(state, jnp.int32(end - self.update))
             self.stop.something_to_save()
             self.checkpoints.raise_failure()
             if pending:
                 # The device is busy with the next chunk meanwhile.
                 self._log(pending)
-            pending = Launched(end, end - self.update, report, fault)
+            pending = Launched(end, end - self.update, totals, fault)
             self.update, self.score = end, None
             save = bool(self.settings.checkpoint.every) and time.perf_counter() - last_save >= self.settings.checkpoint.every
             if save or not self.schedule.chunk or self.schedule.evaluates(end):
@@ -169,12 +170,12 @@ class Experiment:
 
     def _log(self, launched: Launched, state: TrainState | None = None) -> None:
         """Wait for a chunk's numbers, evaluate if it is time (which needs the state), and report."""
-        report = jax.device_get(launched.report)
+        numbers = read(jax.device_get(launched.totals), launched.updates)
         now = time.perf_counter()
         train_s, self.free_since = now - self.free_since, now
         self.clock.train_s += train_s
         self.schedule.measured(train_s / launched.updates)
-        row = training_row(report, launched.update, launched.updates, self.program.steps_per_update, train_s, self.has_success)
+        row = training_row(numbers, launched.update, launched.updates, self.program.steps_per_update, train_s, self.has_success)
         row["window_return"] = None
         if state is not None and self.schedule.evaluates(launched.update):
             row |= self._evaluate(state)

@@ -21,9 +21,8 @@ class Clock:
     """Of training: simulate, infer, learn."""
 
 
-def training_row(report: dict[str, Any], update: int, updates: int, steps_per_update: int, train_s: float, has_success: bool) -> dict[str, Any]:
-    """Numbers of one chunk of `updates` updates that took `train_s` seconds; None where there is nothing to say."""
-    number = {name: float(value) for name, value in report.items()}
+def training_row(number: dict[str, int | float], update: int, updates: int, steps_per_update: int, train_s: float, has_success: bool) -> dict[str, Any]:
+    """A row from the numbers of one chunk of `updates` updates that took `train_s` seconds; None where there is nothing to say."""
     steps = updates * steps_per_update
     failures, ended = number["terminated_count"], number["terminated_count"] + number["truncated_count"]
     row = {
@@ -32,12 +31,12 @@ def training_row(report: dict[str, Any], update: int, updates: int, steps_per_up
         "steps_per_s": steps / train_s if train_s > 0 else None,
         "reward_per_step": number["reward_count"] / steps,
         "steps_between_failures": steps / failures if failures else None,
-        "episodes": int(ended),
+        "episodes": ended,
         "episode_return": number["finished_score_count"] / ended if ended else None,
         "episode_length": number["finished_length_count"] / ended if ended else None,
-        "terminations": int(failures),
-        "truncations": int(number["truncated_count"]),
-        "faults": int(number["fault_count"]),
+        "terminations": failures,
+        "truncations": number["truncated_count"],
+        "faults": number["fault_count"],
         "skipped_minibatches": int(number.get("skipped_count", 0)),
         **{name: number[name] for name in LEARNING if name in number},
     }
