@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import time_to_return
+from benchmarks import horizon, plan_accuracy, time_to_return
 from benchmarks.harness import RESULTS, ROOT, Row, latest
 
 MARKED = re.compile(r"(<!-- table:(?P<name>[a-z_]+) -->\n)(?P<body>.*?)(<!-- /table:(?P=name) -->)", re.DOTALL)
@@ -56,10 +56,10 @@ def environments(results: Path) -> str:
     rows = latest("learning", "env", "seed", "asked_steps", "asked_horizon", "settings", results=results, kind="cpu")
     chance = {row["env"]: row["window_return"] for row in latest("random_policy", "env", results=results, kind="cpu")}
     cells = []
-    for (env, horizon, settings), group in sorted(by(rows, "env", "asked_horizon", "settings").items(), key=str):
+    for (env, length, settings), group in sorted(by(rows, "env", "asked_horizon", "settings").items(), key=str):
         returns = [row["window_return"] for row in group]
         digits = 0 if max(map(abs, returns)) >= 100 else 1
-        asked = " ".join(filter(None, [f"horizon={horizon}" if horizon else "", settings])) or "defaults"
+        asked = " ".join(filter(None, [f"horizon={length}" if length else "", settings])) or "defaults"
         minutes = statistics.median(row["wall_s"] for row in group) / 60
         random = f"{chance[env]:,.{digits}f}" if env in chance else "–"
         steps = f"{statistics.median(row['steps'] for row in group) / 1e6:.1f}M"
@@ -136,6 +136,40 @@ def floating_origin(results: Path) -> str:
     return f"{markdown(header, cells)}\n\n{machine(rows)}"
 
 
+def walks(results: Path) -> str:
+    """What distance does to trained agents' worlds, with a floating origin and without."""
+    rows = horizon.newest(results)
+    cells = []
+    for row in rows:
+        decade, last = horizon.at(row, row["steps"] // 10), len(row["step"]) - 1
+        early, late = horizon.rate(row, -1, horizon.at(row, 1000)), horizon.rate(row, decade, last)
+        kept = "–" if early is None or late is None else f"{late / early:.1%}"
+        alive = f"{row['going'][last]} of {row['num_envs']}"
+        errors = [_scientific(row["reward_error_rms"][mark]) for mark in (horizon.at(row, 1000), last)]
+        drift, far = row["displacement_error_mean_m"][last], row["distance_m"][last]
+        where = [row["backend"], "yes" if row["floating_origin"] else "no", f"{row['steps']:,}", "–" if far is None else f"{far / 1000:,.0f} km"]
+        cells.append([row["env"], *where, alive, kept, *errors, "–" if drift is None else f"{drift * 1000:.2g} mm", str(row["faulted"][last])])
+    header = ["env", "backend", "floating origin", "steps", "distance", "alive", "reward rate of the last 90 % against the first 1000 steps"]
+    header += ["reward error of a step at 1000, rms", "at the end", "position lost per step at the end", "non-finite"]
+    return f"{markdown(header, cells)}\n\n{machine(rows)}"
+
+
+def _scientific(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1e}"
+
+
+def plans(results: Path) -> str:
+    """Planned against real wall times."""
+    rows = plan_accuracy.newest(results)
+    cells = []
+    for row in rows:
+        within = f"{row['planned_wall_low_s']:.0f} to {row['planned_wall_high_s']:.0f}"
+        walls = [f"{row['planned_wall_s']:.0f} s ({within})", f"{row['wall_s']:.0f} s", f"{row['error']:+.1%}"]
+        cells.append([f"`{row['case']}`", *walls, f"{row['planned_steps_per_s']:,.0f}", f"{row['steps_per_s']:,.0f}", f"{row['plan_s']:.0f} s"])
+    header = ["run", "planned", "took", "error", "planned steps/s", "steps/s", "the plan took"]
+    return f"{markdown(header, cells)}\n\n{plan_accuracy.summary(rows)} {machine(rows)}"
+
+
 def times(results: Path) -> str:
     """The table of `benchmarks/time_to_return.py`."""
     rows = time_to_return.newest(results=results)
@@ -149,6 +183,8 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "time_to_return": times,
     "endurance": endurance,
     "floating_origin": floating_origin,
+    "horizon": walks,
+    "plan": plans,
 }
 
 

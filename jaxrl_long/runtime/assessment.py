@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,41 +21,56 @@ from jaxrl_long.runtime.experiment import EVAL_SEED
 from jaxrl_long.runtime.folder import RunFolder
 from jaxrl_long.runtime.progress import steps_bar
 from jaxrl_long.runtime.stop import Stop
-from jaxrl_long.trainer import TrainState, state_shapes
+from jaxrl_long.trainer import Program, TrainState, state_shapes
 
 BESIDE = ("run", "json", "devices", "compilation_cache", "checkpoint")
 """Settings that don't decide the numbers; the checkpoint does, by its update."""
 
 
+@dataclass(frozen=True)
+class Agent:
+    """What a run has learnt up to one of its checkpoints, and the program that acts with it."""
+
+    program: Program
+    learner: Any
+    update: int
+
+
+def load(settings: EvaluateSettings, stored: Settings, say: Callable[[str], None] = print) -> Agent:
+    """The agent of a run with the `stored` settings; needs nothing but the run's folder. Raises ConfigError if there is no such checkpoint."""
+    folder = RunFolder(Path(settings.run or ""))
+    checkpoints = Checkpoints(folder.checkpoints, say=say)
+    update = _update(settings.checkpoint, checkpoints, folder)
+    program = assemble.program(replace(stored, devices=settings.devices, block=0, env=settings.env))
+    shapes = state_shapes(program)
+    # Only the learner's leaves are read: the ring may be large, and another number of environments doesn't matter.
+    nothing: Any = None
+    wanted = TrainState(shapes.learner, env=nothing, starts=nothing, memory=nothing, replay=nothing, key=nothing, update=nothing)
+    learner = checkpoints.restore(update, wanted, partial=True)[0].learner
+    return Agent(replace(program, vector=replace(program.vector, horizon=settings.horizon)), learner, update)
+
+
 def assess(settings: EvaluateSettings, stored: Settings, stop: Stop | None = None, say: Callable[[str], None] = print) -> dict[str, Any] | None:
-    """Evaluate the policy of a run; needs nothing but its folder. Returns the numbers that `json=true` prints.
+    """Evaluate the policy of a run. Returns the numbers that `json=true` prints.
 
     None: told to stop before the end; what was computed is saved, and the same call goes on with it.
 
     Raises:
         ConfigError: the run has no such checkpoint, or the same evaluation is under way elsewhere.
     """
+    agent = load(settings, stored, say)
     folder = RunFolder(Path(settings.run or ""))
-    checkpoints = Checkpoints(folder.checkpoints, say=say)
-    update = _update(settings.checkpoint, checkpoints, folder)
-    trained = replace(stored, devices=settings.devices, block=0, env=settings.env)
-    program = assemble.program(trained)
-    shapes = state_shapes(program)
-    # Only the learner's leaves are read: the ring may be large, and another number of environments doesn't matter.
-    nothing: Any = None
-    wanted = TrainState(shapes.learner, env=nothing, starts=nothing, memory=nothing, replay=nothing, key=nothing, update=nothing)
-    learner = checkpoints.restore(update, wanted, partial=True)[0].learner
-    program = replace(program, vector=replace(program.vector, horizon=settings.horizon))
     begin, horizon, window = time.perf_counter(), settings.horizon, min(settings.window, settings.horizon)
     stops = sorted({*endurance.marks(horizon), window, horizon})
-    with Store(folder.evaluations / _name(settings, update, program.mesh.size), say) as store, steps_bar("evaluate", horizon) as bar:
-        evaluator = make_evaluator(program, settings.num_envs)
-        seen = continued(evaluator, learner, EVAL_SEED + settings.seed, stops, store, stop or Stop(), bar)
+    place = folder.evaluations / _name(settings, agent.update, agent.program.mesh.size)
+    with Store(place, say) as store, steps_bar("evaluate", horizon) as bar:
+        evaluator = make_evaluator(agent.program, settings.num_envs)
+        seen = continued(evaluator, agent.learner, EVAL_SEED + settings.seed, stops, store, stop or Stop(), bar)
         if seen is None:
             return None
         store.clear()
     result = endurance.report(horizon, seen, seen[horizon], window)
-    return {"run": str(folder.path), "update": update, **result, "wall_s": time.perf_counter() - begin}
+    return {"run": str(folder.path), "update": agent.update, **result, "wall_s": time.perf_counter() - begin}
 
 
 def _name(settings: EvaluateSettings, update: int, devices: int) -> str:
