@@ -61,9 +61,16 @@ def setting(
 
 @functools.cache
 def docs(tree: type) -> dict[str, str]:
-    """The docstring under each field of a settings class, on one line; empty for a field without one."""
-    body = typing.cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(tree))).body[0]).body
+    """The docstring under each field of a settings class, its own or inherited, on one line; empty for a field without one."""
     found = {item.name: "" for item in fields(tree)}
+    for owner in reversed([each for each in tree.__mro__ if is_dataclass(each)]):
+        found |= _own_docs(owner)
+    return found
+
+
+def _own_docs(tree: type) -> dict[str, str]:
+    body = typing.cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(tree))).body[0]).body
+    found = {}
     for declaration, doc in itertools.pairwise(body):
         if isinstance(declaration, ast.AnnAssign) and isinstance(declaration.target, ast.Name):
             text = doc.value.value if isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant) else ""
@@ -218,6 +225,8 @@ def _str(value: Any) -> str:
 
 def _limited(value: Any, notes: Mapping[str, Any]) -> Any:
     """`value` if it keeps its limits. Raises ValueError with the rest of a sentence that starts with the value."""
+    if value is None:
+        return value
     for item in value if isinstance(value, list | tuple) else [value]:
         if notes.get("choices") and item not in notes["choices"]:
             raise ValueError(f"is not one of {', '.join(notes['choices'])}.{_nearest_choice(item, notes['choices'])}")

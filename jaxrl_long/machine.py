@@ -3,6 +3,7 @@
 import glob
 import importlib.util
 import os
+import platform
 from pathlib import Path
 
 PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin", "jax_rocm7_plugin", "jax_rocm60_plugin")
@@ -33,3 +34,23 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def device_name() -> str:
+    """What does the work here: the first GPU's name, or the processor's; `unknown` where the system does not say."""
+    gpus = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")) if find_machine() == "gpu" else []
+    key, path = ("Model", gpus[0]) if gpus else ("model name", Path("/proc/cpuinfo"))
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        lines = []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(key)), platform.processor() or "unknown")
+
+
+def cache_folder(asked: str) -> Path | None:
+    """Where compiled programs are kept with `compilation_cache=asked`; None: nowhere. It may not exist yet."""
+    if asked == "none":
+        return None
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = Path(base if asked == "auto" else asked).expanduser().absolute()
+    return folder / "jaxrl_long" / "compiled" if asked == "auto" else folder

@@ -12,21 +12,31 @@ if TYPE_CHECKING:
 
 def main(call: cli.Call) -> int:
     """Prepare jax, then train until done or told to stop."""
+    import time
     from pathlib import Path
 
     from jaxrl_long.machine import find_machine
+    from jaxrl_long.planning import cache
+    from jaxrl_long.planning.model import predict
+    from jaxrl_long.planning.report import announced, compared
     from jaxrl_long.runtime import devices, stop
     from jaxrl_long.runtime.process import started
     from jaxrl_long.runtime.progress import View
 
     settings: Settings = call.settings
     view = View()
+    planned = cache.load(settings)
 
     def work(halt: "Stop") -> int:
+        if call.stored is None:
+            view.say(announced(settings, planned))
         devices.prepare(find_machine(), settings.devices, settings.precision, settings.compilation_cache, settings.deterministic, say=view.say)
         from jaxrl_long.runtime.experiment import train
 
-        return train(settings, halt, view, started())
+        code = train(settings, halt, view, started())
+        if code == cli.DONE and planned and call.stored is None and not halt.reason:
+            view.say(compared(predict(settings, planned.measured).wall_s, time.time() - started()))
+        return code
 
     return stop.run_interruptibly(work, Path(settings.run_dir or "") / "STOP", say=view.say)
 

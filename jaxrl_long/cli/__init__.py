@@ -25,8 +25,11 @@ def run(command: Command, arguments: Sequence[str] | None = None) -> int:
     Settings that don't fit, and runs that can't go on, are told on standard error without a traceback; any other exception is a bug
     and passes through.
     """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and given[0] in command.subcommands:
+        return run(command.subcommands[given[0]], given[1:])
     try:
-        words = read(command, list(sys.argv[1:] if arguments is None else arguments))
+        words = read(command, given)
         if words.help:
             print(help_text(command, _settings_for_help(command, words)))
             return DONE
@@ -35,7 +38,7 @@ def run(command: Command, arguments: Sequence[str] | None = None) -> int:
             _check_all(command, words, runs)
             return sweep.run_all(command, words, runs)
         call = prepare(command, words)
-        if hasattr(call.settings, "run_dir"):
+        if command.makes_runs:
             folders.create(call.settings)
         return command.main(call) or DONE
     except ConfigError as error:
@@ -53,15 +56,15 @@ def prepare(command: Command, words: Words) -> Call:
         ConfigError: all settings that don't fit, at once.
     """
     given = words.assignments
-    makes_runs = any(item.name == "run_dir" for item in fields(command.settings))
+    about_runs = any(item.name == "run_dir" for item in fields(command.settings))
     named = load_settings(given["run"]) if "run" in given else None
-    if named is not None and makes_runs:
+    if named is not None and about_runs:
         if "run_dir" in given:
             raise ConfigError(["run= and run_dir= can't both be given: run=DIR goes on with the run in DIR."])
         settings = make_settings(command, given, named, fresh=False)
     else:
         settings = make_settings(command, given, _defaults(command, named))
-    stored = folders.stored_for(settings, named) if makes_runs else named
+    stored = folders.stored_for(settings, named) if command.makes_runs else named
     return Call(settings, words.verb, words.paths, stored)
 
 
@@ -80,7 +83,7 @@ def _defaults(command: Command, named: Any) -> Any:
 
 def _check_all(command: Command, words: Words, runs: list[dict[str, str]]) -> None:
     """Refuse a sweep as a whole when one of its runs can't be made."""
-    if "run" in words.assignments and any(item.name == "run_dir" for item in fields(command.settings)):
+    if "run" in words.assignments and command.makes_runs:
         raise ConfigError(["run= goes on with one run, so it can't be used with -m."])
     problems: dict[str, None] = {}
     for combination in runs:

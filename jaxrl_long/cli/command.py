@@ -1,7 +1,7 @@
 """What a command is, and what it is called with."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 DONE = 0
@@ -54,8 +54,17 @@ class Command:
     """What the positional paths are: folder or file."""
     examples: tuple[str, ...] = ()
     """Arguments of calls worth showing in --help."""
+    creates: bool = True
+    """Whether a tree with `run_dir` means that a run's folder is made; otherwise it only says which run is meant."""
+    subcommands: "Mapping[str, Command]" = field(default_factory=dict)
+    """Commands of their own settings, by the word that comes first."""
     module: str = ""
     """Module that runs it; by default jaxrl_long.<name>."""
+
+    @property
+    def makes_runs(self) -> bool:
+        """Whether a call makes or continues a run."""
+        return self.creates and any(item.name == "run_dir" for item in fields(self.settings))
 
     @property
     def runs_as(self) -> str:

@@ -22,11 +22,12 @@ GROUPS = {
 def help_text(command: Command, settings: Any) -> str:
     """All that a user needs to call the command; values are those of `settings`."""
     words = [f"python -m {command.runs_as}"]
-    words += ["[VERB]"] if command.verbs else []
+    verbs = [*command.verbs, *command.subcommands]
+    words += ["[VERB]"] if verbs else []
     words += [f"[{command.takes.upper()} ...]" if command.paths[1] > 1 else command.takes.upper()] if command.paths[1] else []
     words += ["[-m]", "[key=value ...]"]
     parts = [f"Usage: {' '.join(words)}", "", command.summary, ""]
-    parts += [f"Verbs: {', '.join(command.verbs)}", ""] if command.verbs else []
+    parts += [f"Verbs: {', '.join(verbs)}", ""] if verbs else []
     parts += _examples(command)
     rows = [(name, owner, item.metadata.get("main", False)) for name, owner, item in leaves(command.settings)]
     parts += ["Most important settings, with the values that this command line gives:"]
@@ -80,6 +81,6 @@ def _paragraph(head: str, text: str) -> Iterator[str]:
 
 def _notes(command: Command) -> Iterator[str]:
     yield "Numbers may be written 5e6. Paths are taken as they are. `-m seed=0,1,2` runs every value, each in a process of its own."
-    if any(name == "run_dir" for name, _, _ in leaves(command.settings)):
+    if command.makes_runs:
         yield "run=DIR goes on with the run in DIR; so does the same command with the same run_dir."
     yield "Exit codes: 0 done, 1 failure, 2 settings that don't fit, 75 stopped by a signal after saving."

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 
 from jaxrl_long.cli import command as codes
@@ -61,8 +60,7 @@ def run_all(command: Command, words: Words, runs: list[dict[str, str]]) -> int:
 
     A signal to this process is passed to the run under way, and no further run is started.
     """
-    has_folder = any(item.name == "run_dir" for item in fields(command.settings))
-    base = _base_folder(words) if has_folder else None
+    base = _base_folder(words) if command.makes_runs else None
     worst = codes.DONE
     with Relay() as relay:
         for number, combination in enumerate(runs, 1):

@@ -87,8 +87,8 @@ def _unknown(command: Command, word: str) -> str:
         return f"{word}: settings can't be removed. Write key=value."
     if "=" in word:
         return f"{word}: not a setting's name. Write key=value."
-    if command.verbs and not _is_path_like(word):
-        return f"{word}: no such verb. {closest(word, command.verbs)}"
+    if (verbs := [*command.verbs, *command.subcommands]) and not _is_path_like(word):
+        return f"{word}: no such verb. {closest(word, verbs)}"
     if command.paths[1]:
         return f"{word}: no such {command.takes}."
     return f"{word}: settings are written key=value. {closest(word, names(command))}"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from jaxrl_long import machine as machine_facts
 from jaxrl_long.config import ConfigError
 from jaxrl_long.machine import usable_cores
 
@@ -104,11 +105,9 @@ def _require(machine: str, devices: int) -> None:
 
 def cache_folder(asked: str, say: Callable[[str], None]) -> str | None:
     """Find or make the folder of compiled programs; None: off. Raises ConfigError if the user named one that can't be written."""
-    if asked == "none":
+    folder = machine_facts.cache_folder(asked)
+    if folder is None:
         return None
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    folder = Path(base if asked == "auto" else asked).expanduser().absolute()
-    folder = folder / "jaxrl_long" / "compiled" if asked == "auto" else folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
         writable, why = os.access(folder, os.W_OK | os.X_OK), "permission denied"

@@ -29,9 +29,19 @@ def measured(program: Program, settings: Settings, state: TrainState, update_s: 
     cache = _cache_file(settings)
     if cache is not None and cache.exists():
         return json.loads(cache.read_text())
-    learn_s, infer_s = _time(_learner(program), state), _time(_inference(program), state)
+    return keep(settings, *pieces(program, state), update_s)
+
+
+def pieces(program: Program, state: TrainState) -> tuple[float, float]:
+    """Seconds that learning and inference take of an update."""
+    return _time(_learner(program), state), _time(_inference(program), state)
+
+
+def keep(settings: Settings, learn_s: float, infer_s: float, update_s: float) -> dict[str, float]:
+    """The shares that these times are of an update's, kept for the next run with these settings."""
     learn, infer = min(learn_s / update_s, 1.0), min(infer_s / update_s, 1.0)
     shares = {"simulate": max(0.0, 1.0 - learn - infer), "infer": infer, "learn": learn}
+    cache = _cache_file(settings)
     if cache is not None:
         cache.parent.mkdir(parents=True, exist_ok=True)
         cache.write_text(json.dumps(shares))

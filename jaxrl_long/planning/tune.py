@@ -1,0 +1,148 @@
+"""Search for the settings that train the most steps/s on this machine, and ask whether the agent is any better for it."""
+
+import datetime
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import yaml
+
+from jaxrl_long import machine, rules
+from jaxrl_long.config import Settings, save_settings
+from jaxrl_long.fields import ConfigError, RunError
+
+BETTER = 1.03
+"""A change is kept when it is at least that much faster: less is noise."""
+SEEDS = (0, 1, 2)
+
+Rate = Callable[[Settings], float | None]
+"""Training steps/s of settings; None where they do not fit into memory."""
+
+
+def _envs(settings: Settings, factor: float) -> Settings:
+    return replace(settings, num_envs=int(settings.num_envs * factor))
+
+
+def _length(settings: Settings, factor: float) -> Settings:
+    return replace(settings, rollout_length=int(settings.rollout_length * factor))
+
+
+def _minibatches(settings: Settings, factor: float) -> Settings:
+    return replace(settings, algorithm=replace(settings.algorithm, minibatches=int(settings.algorithm.minibatches * factor)))
+
+
+def _block(settings: Settings, factor: float) -> Settings:
+    # 0 is the automatic size; 64 is what that is on a CPU.
+    return replace(settings, block=int((settings.block or 64) * factor))
+
+
+MOVES = (_envs, _length, _minibatches, _block)
+
+
+@dataclass
+class Tuned:
+    """What a search has found."""
+
+    settings: Settings
+    rate: float
+    """Training steps/s of `settings`."""
+    before: float
+    """Training steps/s of those it began with."""
+    tried: list[tuple[str, float]] = field(default_factory=list)
+    """Every candidate and its steps/s."""
+
+
+def describe(settings: Settings) -> str:
+    """The searched settings as one would type them."""
+    own = f"num_envs={settings.num_envs} rollout_length={settings.rollout_length} algorithm.minibatches={settings.algorithm.minibatches}"
+    return f"{own} block={settings.block}"
+
+
+def search(settings: Settings, rate: Rate, say: Callable[[str], None]) -> Tuned:
+    """One setting after the other is doubled or halved for as long as that helps. Raises RunError if the first settings do not fit."""
+    before = rate(settings)
+    if before is None:
+        raise RunError("the settings that the search would begin with do not fit into memory.")
+    best = Tuned(settings, before, before, [(describe(settings), before)])
+    for move in MOVES:
+        for factor in (2.0, 0.5):
+            if _climb(best, move, factor, rate, say):
+                break
+    return best
+
+
+def _climb(best: Tuned, move: Callable[[Settings, float], Settings], factor: float, rate: Rate, say: Callable[[str], None]) -> bool:
+    """Go on in one direction; whether the first step helped."""
+    moved = False
+    while True:
+        candidate = move(best.settings, factor)
+        if not _valid(candidate):
+            return moved
+        found = rate(candidate)
+        if found is None:
+            return moved
+        best.tried.append((describe(candidate), found))
+        say(f"{describe(candidate)}: {found:,.0f} steps/s")
+        if found < BETTER * best.rate:
+            return moved
+        best.settings, best.rate, moved = candidate, found, True
+
+
+def _valid(settings: Settings) -> bool:
+    return min(settings.num_envs, settings.rollout_length, settings.algorithm.minibatches, settings.block + 1) >= 1 and not rules.broken(settings)
+
+
+def preset(found: Tuned) -> str:
+    """The text of a machine preset with the settings found."""
+    settings, day = found.settings, datetime.datetime.now().astimezone().date()
+    own = {"num_envs": settings.num_envs, "rollout_length": settings.rollout_length, "block": settings.block}
+    values = {**own, "algorithm": {"minibatches": settings.algorithm.minibatches}}
+    return "\n".join(
+        [
+            "# @package _global_",
+            f"# For env={settings.env.name} on {machine.device_name()}, {day}: {found.rate:,.0f} instead of {found.before:,.0f} training steps/s.",
+            "# Steps are not learning: other sizes of updates may learn better or worse from each step.",
+            yaml.safe_dump(values, sort_keys=False),
+        ]
+    )
+
+
+def write_preset(found: Tuned, path: str) -> None:
+    """Write the preset to a new file. Raises ConfigError where there is one already, or none can be written."""
+    try:
+        with Path(path).open("x", encoding="utf-8") as file:
+            file.write(preset(found))
+    except FileExistsError:
+        raise ConfigError([f"tune.preset={path} exists already. Name another file."]) from None
+    except OSError as error:
+        raise ConfigError([f"tune.preset={path} can't be written: {error.strerror}. Name another file."]) from None
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What one training came to."""
+
+    window_return: float
+    wall_s: float
+
+    @property
+    def per_minute(self) -> float:
+        """Window return per minute of wall time."""
+        return self.window_return / (self.wall_s / 60)
+
+
+def check(settings: Settings, say: Callable[[str], None]) -> Iterator[Learned]:
+    """Train with these settings from three seeds, each in a process of its own."""
+    for seed in SEEDS:
+        with tempfile.TemporaryDirectory(prefix="jaxrl_long_tune_") as folder:
+            save_settings(replace(settings, seed=seed), folder)
+            say(f"trains with {describe(settings)} seed={seed}")
+            done = subprocess.run([sys.executable, "-m", "jaxrl_long.train", f"run={folder}"], capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RunError(f"training with {describe(settings)} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+            row = json.loads((Path(folder) / "summary.json").read_text())
+        yield Learned(row["window_return"], row["wall_s"])
