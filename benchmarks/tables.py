@@ -63,8 +63,10 @@ def environments(results: Path) -> str:
         minutes = statistics.median(row["wall_s"] for row in group) / 60
         random = f"{chance[env]:,.{digits}f}" if env in chance else "–"
         steps = f"{statistics.median(row['steps'] for row in group) / 1e6:.1f}M"
-        cells.append([env, f"`{asked}`", str(len(group)), spread(returns, digits), f"{min(returns):,.{digits}f}", random, steps, f"{minutes:.1f}"])
-    header = ["env", "settings", "seeds", "window return, mean ± s.d.", "lowest", "random actions", "steps", "minutes (median)"]
+        alive = [row["alive"] for row in group]
+        lasting = f"{statistics.mean(alive):.0%} ({min(alive):.0%})"
+        cells.append([env, f"`{asked}`", str(len(group)), spread(returns, digits), f"{min(returns):,.{digits}f}", random, lasting, steps, f"{minutes:.1f}"])
+    header = ["env", "settings", "seeds", "window return, mean ± s.d.", "lowest", "random actions", "alive after 16,000 steps (worst seed)", "steps", "minutes"]
     return f"{markdown(header, cells)}\n\n{machine(rows)}"
 
 

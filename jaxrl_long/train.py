@@ -29,7 +29,8 @@ def main(call: cli.Call) -> int:
 
     def work(halt: "Stop") -> int:
         if call.stored is None:
-            view.say(announced(settings, planned))
+            for line in announced(settings, planned):
+                view.say(line)
         devices.prepare(find_machine(), settings.devices, settings.precision, settings.compilation_cache, settings.deterministic, say=view.say)
         from jaxrl_long.runtime.experiment import train
 

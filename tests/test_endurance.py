@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxrl_long.runtime.endurance import marks, median_life, report, survival
+from jaxrl_long.runtime.endurance import between_failures, marks, median_life, report, survival
 from jaxrl_long.runtime.evaluation import Snapshot
 
 
@@ -56,6 +56,24 @@ def test_lives_of_two_billion_steps_add_up_exactly():
     rates = result["reward_per_step_by_age"]
     assert isinstance(rates, dict)
     assert rates["1000000000-2147483646"] == 1.0
+
+
+def test_the_interval_of_steps_between_failures_is_garwoods():
+    # Known limits of a Poisson count of 10: 4.795 to 18.390.
+    low, high = between_failures(1_000_000, 10)
+    assert low == pytest.approx(1_000_000 / 18.390, rel=1e-4)
+    assert high == pytest.approx(1_000_000 / 4.795, rel=1e-3)
+    # Without any: below 2.9957 / n with 95 % confidence.
+    assert between_failures(3000, 0) == (pytest.approx(3000 / 2.9957, rel=1e-4), None)
+
+
+@pytest.mark.parametrize("rate", [1e-2, 1e-3])
+def test_the_interval_holds_the_truth_as_often_as_it_says(rate):
+    counts = np.random.default_rng(0).poisson(rate * 2000, 2000)
+    ends = {int(count): between_failures(2000, int(count)) for count in np.unique(counts)}
+    holds = [ends[int(count)][0] <= 1 / rate <= (ends[int(count)][1] or np.inf) for count in counts]
+    # Counts are whole numbers, so the interval is a little too wide; 2000 draws are right to half a percent.
+    assert np.mean(holds) > 0.94
 
 
 def test_without_a_failure_a_bound_is_reported_instead():

@@ -326,8 +326,12 @@ def test_durations_are_for_people(seconds, text):
 def test_train_says_what_was_planned_and_what_came_of_it():
     settings = Settings(steps=1000 * 8192, eval=EvalSettings(every=0))
     # 1000 x 0.25 + 2 + 3 + 6 + 5 + 0.5 = 266.5 s
-    assert report.announced(settings, known()).startswith("plan: 4.4 min (")
-    assert "follows the first report" in report.announced(settings, None)
+    [line] = report.announced(settings, known())
+    assert line.startswith("plan: 4.4 min (")
+    # 1000 x 8192 / 256 = 32,000 steps of a million, cut every 1000.
+    note, line = report.announced(Settings(steps=1000 * 8192, horizon=1_000_000), None)
+    assert "ages up to 1,000 of 1,000,000 steps" in note
+    assert "follows the first report" in line
     assert report.compared(200.0, 210.0) == "planned 3.3 min, took 3.5 min (+5%)"
     assert math.isfinite(known().age_s)
 

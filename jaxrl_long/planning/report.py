@@ -2,6 +2,7 @@
 
 import datetime
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -26,13 +27,16 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def announced(settings: Settings, known: Known | None) -> str:
+def announced(settings: Settings, known: Known | None) -> Iterator[str]:
     """What `train` says before it starts."""
+    seen = coverage.coverage(settings.total_steps, settings.num_envs, settings.horizon, settings.restart.every, 1.0)
+    yield from (f"note: {line}" for line in coverage.advice(seen, settings.num_envs, settings.restart.every)[:1])
     if known is None:
-        return "plan: these settings were not measured here yet, so the time left follows the first report. `python -m jaxrl_long.plan` measures first."
+        yield "plan: these settings were not measured here yet, so the time left follows the first report. `python -m jaxrl_long.plan` measures first."
+        return
     times, low, high = (predict(settings, known.measured, bound).wall_s for bound in ("median", "low", "high"))
     when = datetime.datetime.fromtimestamp(known.time_s).astimezone().isoformat(sep=" ", timespec="minutes")
-    return f"plan: {duration(times)} ({duration(low)} to {duration(high)}), as measured on {when}"
+    yield f"plan: {duration(times)} ({duration(low)} to {duration(high)}), as measured on {when}"
 
 
 def compared(planned_s: float, took_s: float) -> str:

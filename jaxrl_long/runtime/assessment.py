@@ -106,7 +106,8 @@ def as_text(result: dict[str, Any]) -> str:
     """The result for people."""
     alive = ", ".join(f"{share:.1%} at {int(age):,}" for age, share in result["alive_at"].items()) or f"{result['alive']:.1%}"
     failing = result["steps_between_failures"]
-    seldom = f"{failing:,.0f}" if failing is not None else f"more than {result['steps_between_failures_at_least']:,.0f} (none seen; 95 % sure)"
+    low, high = result["steps_between_failures_interval"]
+    seldom = f"more than {low:,.0f} (none seen; 95 % sure)" if failing is None else f"{failing:,.0f} ({low:,.0f} to {high:,.0f}, 95 % sure)"
     rates = ", ".join(f"{rate:.4g} in {ages}" for ages, rate in result["reward_per_step_by_age"].items() if rate is not None)
     life = result["median_life"]
     lines = {

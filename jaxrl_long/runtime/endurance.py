@@ -9,6 +9,7 @@ from jaxrl_long.runtime.evaluation import Snapshot
 
 # Without a failure in n steps, their true rate is with 95 % confidence below 3 / n: 0.05 = exp(-3).
 RULE_OF_THREE = 3.0
+CONFIDENCE = 0.95
 
 
 def survival(life: np.ndarray, died: np.ndarray, at: Sequence[int]) -> list[float]:
@@ -30,6 +31,21 @@ def median_life(life: np.ndarray, died: np.ndarray) -> int | None:
     return below[0] if below else None
 
 
+def between_failures(steps: int, failures: int) -> tuple[float, float | None]:
+    """A 95 % confidence interval of the mean steps between failures, of which so many were seen in so many steps; None: no upper bound.
+
+        2 n / χ²(0.975, 2 k + 2)  to  2 n / χ²(0.025, 2 k)
+
+    Exact where failures come at a constant rate; without any the lower end is one-sided. Source: Garwood 1936.
+    """
+    from scipy.stats import chi2
+
+    tail = (1 - CONFIDENCE) / 2
+    if not failures:
+        return 2 * steps / float(chi2.ppf(CONFIDENCE, 2)), None
+    return 2 * steps / float(chi2.ppf(1 - tail, 2 * failures + 2)), 2 * steps / float(chi2.ppf(tail, 2 * failures))
+
+
 def marks(horizon: int) -> list[int]:
     """The ages that are reported: 1e3, 1e4, ... up to the horizon."""
     return [10**power for power in range(3, 10) if 10**power <= horizon]
@@ -38,6 +54,7 @@ def marks(horizon: int) -> list[int]:
 def report(horizon: int, at_marks: dict[int, Snapshot], last: Snapshot, window: int) -> dict[str, object]:
     """The result of `evaluate`. `at_marks` holds a snapshot at each mark, at the window and at step 0 (all zeros)."""
     lived, deaths = int(last.life.sum(dtype=np.int64)), int(last.died.sum())
+    low, high = between_failures(lived, deaths)
     ages = marks(horizon)
     decades = [0, *ages] if ages and ages[-1] == horizon else [0, *ages, horizon]
     rates: dict[str, float | None] = {}
@@ -57,6 +74,7 @@ def report(horizon: int, at_marks: dict[int, Snapshot], last: Snapshot, window: 
         "median_life": median_life(last.life, last.died),
         "steps_between_failures": lived / deaths if deaths else None,
         "steps_between_failures_at_least": lived / RULE_OF_THREE if not deaths else None,
+        "steps_between_failures_interval": [low, high],
         "failures": deaths,
         "faults": int(last.faulted.sum()),
         "env_steps": lived,
