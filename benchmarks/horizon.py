@@ -75,8 +75,8 @@ def rate(row: Row, early: int, late: int) -> float | None:
 
 
 def at(row: Row, step: int) -> int:
-    """The last mark that is not after `step`."""
-    return max(index for index, mark in enumerate(row["step"]) if mark <= step)
+    """The last mark that is not after `step`; the first one if all are."""
+    return max((index for index, mark in enumerate(row["step"]) if mark <= step), default=0)
 
 
 CURVES: tuple[tuple[str, str, Any], ...] = (

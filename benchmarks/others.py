@@ -33,14 +33,19 @@ class Library:
     words: tuple[str, ...] = ()
 
     @property
+    def own(self) -> Path:
+        """The interpreter of the environment that `setup` makes."""
+        return peers.FOLDER / f"{self.environment}-env" / "bin" / "python"
+
+    @property
     def python(self) -> Path:
         """The interpreter that has it."""
-        return Path(os.environ.get(f"{self.environment.upper()}_PYTHON") or peers.FOLDER / f"{self.environment}-env" / "bin" / "python")
+        return Path(os.environ.get(f"{self.environment.upper()}_PYTHON") or self.own)
 
 
 SB3 = ("stable-baselines3==2.9.2", "sbx-rl==0.28.0", "gymnasium[mujoco]==1.4.0", "torch==2.13.0")
 LIBRARIES = {
-    "rejax": Library("rejax", ("rejax==0.1.3", "brax==0.14.2"), "rejax_ppo.py"),
+    "rejax": Library("rejax", ("rejax==0.1.3", "gymnax==0.0.9", "brax==0.14.2"), "rejax_ppo.py"),
     "Stable-Baselines3": Library("sb3", SB3, "sb3_ppo.py", ("--library=sb3",)),
     "SBX": Library("sb3", SB3, "sb3_ppo.py", ("--library=sbx",)),
 }
@@ -61,10 +66,12 @@ class Options:
 def setup() -> None:
     """Make the environments that are missing."""
     for library in LIBRARIES.values():
-        if not library.python.exists():
-            folder = library.python.parent.parent
-            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-            subprocess.run([str(library.python), "-m", "pip", "install", "-q", *library.requirements], check=True)
+        if library.python != library.own:
+            continue
+        if not library.own.exists():
+            subprocess.run([sys.executable, "-m", "venv", str(library.own.parent.parent)], check=True)
+        # Also where an earlier try broke off; there is nothing to do where it did not.
+        subprocess.run([str(library.own), "-m", "pip", "install", "-q", *library.requirements], check=True)
 
 
 def theirs(library: Library) -> Row:
@@ -95,7 +102,7 @@ def main() -> None:
         raise SystemExit(f"There is no {' and no '.join(missing)} here. Run: python -m benchmarks.others setup")
 
     def side(name: str, measure: Callable[[], Row], turn: int) -> Row:
-        return once("others", {"side": name, "turn": turn}, measure, refresh=options.refresh)
+        return once("others", {"side": name, "turn": turn, "steps": options.steps}, measure, refresh=options.refresh)
 
     sides: dict[str, Callable[[int], Row]] = {"ours": functools.partial(side, "ours", functools.partial(same_as_rejax, options))}
     sides |= {name: functools.partial(side, name, functools.partial(theirs, library)) for name, library in chosen.items()}

@@ -66,7 +66,18 @@ def environments(results: Path) -> str:
         alive = [row["alive"] for row in group]
         lasting = f"{statistics.mean(alive):.0%} ({min(alive):.0%})"
         cells.append([env, f"`{asked}`", str(len(group)), spread(returns, digits), f"{min(returns):,.{digits}f}", random, lasting, steps, f"{minutes:.1f}"])
-    header = ["env", "settings", "seeds", "window return, mean ± s.d.", "lowest", "random actions", "alive after 16,000 steps (worst seed)", "steps", "minutes"]
+    ages = " or ".join(sorted({f"{row['endurance']:,}" for row in rows}))
+    header = [
+        "env",
+        "settings",
+        "seeds",
+        "window return, mean ± s.d.",
+        "lowest",
+        "random actions",
+        f"alive after {ages} steps (worst seed)",
+        "steps",
+        "minutes",
+    ]
     return f"{markdown(header, cells)}\n\n{machine(rows)}"
 
 
@@ -143,14 +154,15 @@ def walks(results: Path) -> str:
     rows = horizon.newest(results)
     cells = []
     for row in rows:
-        decade, last = horizon.at(row, row["steps"] // 10), len(row["step"]) - 1
+        last = len(row["step"]) - 1
+        decade = horizon.at(row, row["step"][last] // 10)
         early, late = horizon.rate(row, -1, horizon.at(row, 1000)), horizon.rate(row, decade, last)
-        kept = "–" if early is None or late is None else f"{late / early:.1%}"
+        kept = f"{late / early:.1%}" if early and late is not None else "–"
         alive = f"{row['going'][last]} of {row['num_envs']}"
         errors = [_scientific(row["reward_error_rms"][mark]) for mark in (horizon.at(row, 1000), last)]
         drift, far = row["displacement_error_mean_m"][last], row["distance_m"][last]
         where = [row["backend"], "yes" if row["floating_origin"] else "no", f"{row['steps']:,}", "–" if far is None else f"{far / 1000:,.0f} km"]
-        cells.append([row["env"], *where, alive, kept, *errors, "–" if drift is None else f"{drift * 1000:.2g} mm", str(row["faulted"][last])])
+        cells.append([row["env"], *where, alive, kept, *errors, "–" if drift is None else f"{-drift * 1000:.2g} mm", str(row["faulted"][last])])
     header = ["env", "backend", "floating origin", "steps", "distance", "alive", "reward rate of the last 90 % against the first 1000 steps"]
     header += ["reward error of a step at 1000, rms", "at the end", "position lost per step at the end", "non-finite"]
     return f"{markdown(header, cells)}\n\n{machine(rows)}"
@@ -172,6 +184,28 @@ def plans(results: Path) -> str:
     return f"{markdown(header, cells)}\n\n{plan_accuracy.summary(rows)} {machine(rows)}"
 
 
+def others(results: Path) -> str:
+    """Other libraries' trainers beside ours."""
+    rows = latest("others", "side", "turn", results=results, kind="cpu")
+    groups = {side: group for (side,), group in by(rows, "side").items()}
+    cells = []
+    for side, group in groups.items():
+        rate = statistics.median(row["steps_per_s"] for row in group)
+        mine = statistics.median(row["steps_per_s"] for row in groups.get("ours", group))
+        peak = statistics.median(row["peak_bytes"] for row in group)
+        cells.append([side, WORK[side], amount(rate, "steps_per_s"), f"{mine / rate:.1f}", amount(peak, "peak_bytes"), str(len(group))])
+    header = ["trainer", "what it trains", "training", "ours is times as fast", "peak memory of its main process", "runs"]
+    return f"{markdown(header, cells)}\n\n{machine(rows)}"
+
+
+WORK = {
+    "ours": "Brax ant, 256 environments x 32 steps, 16 minibatches, 4 epochs, 64x64",
+    "rejax": "the same",
+    "Stable-Baselines3": "gymnasium Ant-v5 (MuJoCo), 8 processes, its own settings",
+    "SBX": "gymnasium Ant-v5 (MuJoCo), 8 processes, its own settings",
+}
+
+
 def times(results: Path) -> str:
     """The table of `benchmarks/time_to_return.py`."""
     rows = time_to_return.newest(results=results)
@@ -187,6 +221,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "floating_origin": floating_origin,
     "horizon": walks,
     "plan": plans,
+    "others": others,
 }
 
 

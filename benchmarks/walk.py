@@ -100,6 +100,8 @@ def walk(options: Options) -> Row:
         for name, value in now.items():
             curve[name].append(value)
         print(f"{options.env} floating_origin={options.floating_origin}: {now}", file=sys.stderr, flush=True)
+        if not now["going"]:
+            break
     Path(options.out).mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {name: np.stack([step[name] for step in checked]) for name in checked[0]}
     np.savez(Path(options.out) / "steps.npz", **arrays)
@@ -134,7 +136,7 @@ def reference(options: Options) -> Row:
         "reward_error_rms": [None if value is None else value**0.5 for value in squared],
         "reward_error_mean": over(kept["reward"] - reward),
         "displacement_error_mean_m": over(kept["moved"] - moved),
-        "energy_j": over(energy),
+        "energy_j": over(energy) if np.isfinite(energy).all() else [None] * len(going),
     }
 
 

@@ -47,6 +47,11 @@ def device_name() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(key)), platform.processor() or "unknown")
 
 
+def visible_gpus() -> str:
+    """How many GPUs there are, and which of them this process may use."""
+    return f"{len(glob.glob('/dev/nvidia[0-9]*'))} {os.environ.get('CUDA_VISIBLE_DEVICES', 'all')}"
+
+
 def cache_folder(asked: str) -> Path | None:
     """Where compiled programs are kept with `compilation_cache=asked`; None: nowhere. It may not exist yet."""
     if asked == "none":

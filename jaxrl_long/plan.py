@@ -4,12 +4,13 @@ import json
 import statistics
 import sys
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jaxrl_long import cli
 from jaxrl_long.fields import ConfigError
-from jaxrl_long.planning import cache, calculator, report
+from jaxrl_long.machine import find_machine
+from jaxrl_long.planning import cache, calculator, cost, report, tune
 from jaxrl_long.planning.settings import CalculatorSettings, PlanSettings
 from jaxrl_long.runtime import memory
 
@@ -20,20 +21,24 @@ if TYPE_CHECKING:
 def main(call: cli.Call) -> int:
     """Print the plan of the settings, from what was measured before or now."""
     settings: PlanSettings = call.settings
-    if settings.tune.enabled and Path(settings.tune.preset).exists():
-        raise ConfigError([f"tune.preset={settings.tune.preset} exists already. Name another file."])
+    # Whatever can be refused is refused before minutes are spent on measuring.
+    prices = cost.read_prices(cost.CATALOGUE if settings.prices == "auto" else settings.prices)
+    if settings.tune.enabled:
+        tune.check_preset(settings.tune.preset)
     known = None if settings.refresh else cache.load(settings)
     if known is not None and not settings.tune.enabled:
-        room = memory.available_host_bytes()
-        _print(settings, report.make(settings, known, room, cached=True))
+        if find_machine() == "cpu":
+            known = replace(known, room=memory.available_host_bytes())
+        if refused := memory.refusal(settings, known.need, known.room):
+            raise ConfigError([refused])
+        _print(settings, report.make(settings, known, prices, cached=True))
         return cli.DONE
     from jaxrl_long.runtime import stop
 
-    return stop.run_interruptibly(lambda halt: _measure(settings, halt))
+    return stop.run_interruptibly(lambda halt: _measure(settings, prices, halt))
 
 
-def _measure(settings: PlanSettings, halt: "Stop") -> int:
-    from jaxrl_long.machine import find_machine
+def _measure(settings: PlanSettings, prices: dict[str, Any], halt: "Stop") -> int:
     from jaxrl_long.runtime import devices
 
     def say(text: str) -> None:
@@ -43,31 +48,32 @@ def _measure(settings: PlanSettings, halt: "Stop") -> int:
     devices.prepare(find_machine(), settings.devices, settings.precision, settings.compilation_cache, settings.deterministic, say=say)
     from jaxrl_long.planning.measure import measure
 
-    known = measure(settings, say)
-    if halt.poll():
-        return halt.exit_code
+    known = measure(settings, halt, say)
     cache.store(settings, known)
-    _print(settings, report.make(settings, known, memory.available_host_bytes(), cached=False))
-    if settings.tune.enabled:
+    _print(settings, report.make(settings, known, prices, cached=False))
+    if settings.tune.enabled and not halt.poll():
         _tune(settings, halt, say)
     return halt.exit_code if halt.poll() else cli.DONE
 
 
 def _tune(settings: PlanSettings, halt: "Stop", say: Callable[[str], None]) -> None:
-    from jaxrl_long.planning import tune
-    from jaxrl_long.planning.measure import fitting_rate
+    from jaxrl_long.planning.measure import rate
 
-    found = tune.search(settings.training, lambda candidate: None if halt.poll() else fitting_rate(candidate), say)
-    if halt.poll():
-        return
+    # What was found until a signal is kept.
+    halt.something_to_save()
+    found = tune.search(settings.training, lambda candidate: None if halt.poll() else rate(candidate), say)
+    say(f"{found.rate:,.0f} instead of {found.before:,.0f} steps/s with {tune.describe(found.settings)}")
     tune.write_preset(found, settings.tune.preset)
-    say(f"{found.rate:,.0f} instead of {found.before:,.0f} steps/s with {tune.describe(found.settings)}: {settings.tune.preset}")
-    say(f"use it with machine={settings.tune.preset}. Steps are not learning: tune.check=true compares what the agents come to.")
-    if settings.tune.check:
-        for name, which in (("as it was", settings.training), ("tuned", found.settings)):
-            learned = list(tune.check(which, say))
-            each = ", ".join(f"{one.window_return:,.0f} in {report.duration(one.wall_s)}" for one in learned)
-            say(f"{name}: {each}; {statistics.median(one.per_minute for one in learned):,.1f} a minute (median)")
+    say(f"written to {settings.tune.preset}, for machine={settings.tune.preset}; what an env's own settings name must be given on the command line.")
+    say("Steps are not learning: tune.check=true compares what the agents come to.")
+    if not settings.tune.check:
+        return
+    for name, which in (("as it was", settings.training), ("tuned", found.settings)):
+        learned = list(tune.check(which, halt, say))
+        if halt.poll():
+            return
+        each = ", ".join(f"{one.window_return:,.0f} in {report.duration(one.wall_s)}" for one in learned)
+        say(f"{name}: {each}; {statistics.median(one.per_minute for one in learned):,.1f} a minute (median)")
 
 
 def _print(settings: PlanSettings, plan: dict[str, Any]) -> None:
@@ -86,7 +92,7 @@ def _table(lines: list[tuple[str, str]]) -> None:
     table.add_column(overflow="fold")
     for name, text in lines:
         table.add_row(name, text)
-    Console(soft_wrap=False, highlight=False).print(table)
+    Console(highlight=False, markup=False).print(table)
 
 
 def calculate(call: cli.Call) -> int:
@@ -94,7 +100,7 @@ def calculate(call: cli.Call) -> int:
     asked: CalculatorSettings = call.settings
     found = calculator.estimate(asked.t * 1e6, asked.n, asked.s, asked.rollout_s)
     if asked.json:
-        print(json.dumps({"env_steps": found.env_steps, "steps_per_s": found.steps_per_s, "wall_s": found.wall_s, "hours": found.hours}))
+        print(json.dumps({"env_steps": found.env_steps, "steps_per_s": found.steps_per_s, "wall_s": found.wall_s, "hours": found.hours}, allow_nan=False))
         return cli.DONE
     _table(
         [

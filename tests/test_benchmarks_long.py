@@ -54,8 +54,8 @@ def test_the_table_of_walks_sets_both_origins_side_by_side(tmp_path: Path) -> No
         harness.record("horizon", walked(floating), results=tmp_path)
     text = tables.walks(tmp_path)
     # 1.5 of 2.0 is 75 %.
-    assert "| ant | spring | no | 10,000 | 4 km | 3 of 4 | 75.0% | 2.0e-06 | 5.0e-01 | 2 mm | 0 |" in text
-    assert "| ant | spring | yes | 10,000 | 4 km | 4 of 4 | 100.0% | 2.0e-06 | 3.0e-06 | 2 mm | 0 |" in text
+    assert "| ant | spring | no | 10,000 | 4 km | 3 of 4 | 75.0% | 2.0e-06 | 5.0e-01 | -2 mm | 0 |" in text
+    assert "| ant | spring | yes | 10,000 | 4 km | 4 of 4 | 100.0% | 2.0e-06 | 3.0e-06 | -2 mm | 0 |" in text
     assert text.index("| yes |") < text.index("| no |")
 
 
@@ -84,6 +84,14 @@ def test_the_table_of_plans_tells_the_median_and_the_worst_error(tmp_path: Path)
     # 2 %, 5 % and 10 % off.
     assert "3 runs: median error 5.0%, worst 10.0%" in text
     assert plan_accuracy.summary([]) == "No runs yet."
+
+
+def test_the_table_of_others_divides_medians(tmp_path: Path) -> None:
+    for turn, (mine, other) in enumerate([(30_000.0, 10_000.0), (33_000.0, 11_000.0), (60_000.0, 9000.0)]):
+        harness.record("others", {"side": "ours", "turn": turn, "steps_per_s": mine, "peak_bytes": 2**30, "kind": "cpu"}, results=tmp_path)
+        harness.record("others", {"side": "rejax", "turn": turn, "steps_per_s": other, "peak_bytes": 2**30, "kind": "cpu"}, results=tmp_path)
+    # Medians 33,000 and 10,000.
+    assert "| rejax | the same | 10,000 steps/s | 3.3 | 1,024 MiB | 3 |" in tables.others(tmp_path)
 
 
 @pytest.mark.slow

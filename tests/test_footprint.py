@@ -11,19 +11,20 @@ from jaxrl_long.runtime import footprint, memory
 from jaxrl_long.trainer import init_state, state_shapes
 
 
+@pytest.mark.parametrize("devices", [1, 2])
 @pytest.mark.parametrize("capacity", [4, 4000])
-def test_the_estimate_is_what_is_really_held(capacity):
-    plan = program(CountEnv(), num_envs=64, capacity=capacity)
-    need = footprint.needed(state_shapes(plan))
+def test_the_estimate_is_what_is_really_held(capacity, devices):
+    plan = program(CountEnv(), num_envs=64, capacity=capacity, devices=devices)
+    need = footprint.needed(plan, state_shapes(plan))
     state = init_state(plan, 0)
 
     def held(tree) -> int:
         return sum(shard.data.nbytes for leaf in jax.tree.leaves(tree) for shard in jax.block_until_ready(leaf).addressable_shards)
 
-    assert need.parameters == held(state.learner)
-    assert need.ring == held(state.replay)
-    # Of the keys' bytes jax says nothing: the run's own is all that is missing here.
-    assert need.environments == held((state.env, state.starts, state.memory))
+    assert need.parameters == held((state.learner, state.starts))
+    # But for the two counters of the ring, which every device has.
+    assert need.ring == held(state.replay) - 8 * (devices - 1)
+    assert need.environments == held((state.env, state.memory))
 
 
 def test_a_state_that_does_not_fit_is_refused_with_nothing_allocated(monkeypatch):

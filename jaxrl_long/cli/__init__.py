@@ -26,8 +26,8 @@ def run(command: Command, arguments: Sequence[str] | None = None) -> int:
     and passes through.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given and given[0] in command.subcommands:
-        return run(command.subcommands[given[0]], given[1:])
+    if name := next((word for word in given if word in command.subcommands), None):
+        return run(command.subcommands[name], [word for word in given if word != name])
     try:
         words = read(command, given)
         if words.help:

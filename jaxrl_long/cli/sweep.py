@@ -69,7 +69,7 @@ def run_all(command: Command, words: Words, runs: list[dict[str, str]]) -> int:
                 assignments["run_dir"] = str(base / folder_name(combination))
             print(f"[{number}/{len(runs)}] {folder_name(combination)}", file=sys.stderr, flush=True)
             again = [*([words.verb] if words.verb else []), *words.paths, *(f"{key}={text}" for key, text in assignments.items())]
-            worst = max(worst, relay.run([sys.executable, "-m", command.runs_as, *again]), key=BY_SEVERITY.index)
+            worst = max(worst, relay.run([sys.executable, "-m", *command.runs_as.split(), *again]), key=BY_SEVERITY.index)
             if relay.received:
                 break
     return worst

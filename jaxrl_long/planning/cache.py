@@ -2,9 +2,11 @@
 
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
-import time
-from dataclasses import dataclass
+import os
+import re
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from jaxrl_long import __version__, machine
 from jaxrl_long.config import Settings
 from jaxrl_long.fields import to_plain
 from jaxrl_long.planning.model import Measured
+from jaxrl_long.rules import CONFIGS
+from jaxrl_long.runtime import memory
 
 DECIDING = ("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "deterministic", "restart", "algorithm", "replay")
 """Settings that a measurement depends on."""
@@ -23,30 +27,42 @@ class Known:
     """A measurement, and when it was made."""
 
     measured: Measured
-    need: dict[str, int]
-    """Bytes of the parts of the state."""
+    need: memory.Need
+    room: int
+    """Bytes of memory that were free before."""
     time_s: float
     """`time.time()` of the measurement."""
 
-    @property
-    def age_s(self) -> float:
-        """Seconds since then."""
-        return max(0.0, time.time() - self.time_s)
-
 
 def identity(settings: Settings) -> str:
-    """A digest of what the measurement depends on: settings, device and versions."""
+    """A digest of what the measurement depends on: settings, device, versions, and the code of this package and of a user's world."""
     plain = to_plain(settings)
     what = [plain[name] for name in DECIDING] + [plain["eval"][name] for name in EVALUATION]
     versions = [importlib.metadata.version(name) for name in ("jax", "jaxlib", "brax")]
-    device = [machine.device_name(), machine.usable_cores()]
+    device = [machine.device_name(), machine.usable_cores(), machine.visible_gpus()]
+    versions += [_code(CONFIGS.parent)]
+    if ":" in settings.env.name:
+        versions += [_code(Path(place)) for place in _places(re.split(r"[.:]", settings.env.name)[0])]
     return hashlib.sha256(json.dumps([what, versions, device, __version__], sort_keys=True, default=str).encode()).hexdigest()[:24]
+
+
+def _code(place: Path) -> str:
+    """A digest of the Python files at a place: their names, sizes and times."""
+    files = sorted(place.rglob("*.py")) if place.is_dir() else [place]
+    facts = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.exists()]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def _places(package: str) -> list[str]:
+    """Where a user's module or package lies; it is not imported."""
+    found = importlib.util.find_spec(package)
+    return [*(found.submodule_search_locations or [])] or [found.origin or ""] if found else []
 
 
 def file(settings: Settings) -> Path | None:
     """Where the measurement of these settings is kept; None where compiled programs are not kept either."""
     folder = machine.cache_folder(settings.compilation_cache)
-    return None if folder is None else folder.parent / "plans" / f"{identity(settings)}.json"
+    return None if folder is None else folder / "plans" / f"{identity(settings)}.json"
 
 
 def load(settings: Settings) -> Known | None:
@@ -54,8 +70,8 @@ def load(settings: Settings) -> Known | None:
     path = file(settings)
     try:
         data = json.loads(path.read_text()) if path else None
-        return Known(Measured.from_plain(data["measured"]), data["need"], data["time_s"]) if data else None
-    except (OSError, ValueError, TypeError, KeyError):
+        return Known(Measured.from_plain(data["measured"]), memory.Need(**data["need"]), data["room"], data["time_s"]) if data else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
@@ -64,10 +80,10 @@ def store(settings: Settings, known: Known) -> None:
     path = file(settings)
     if path is None:
         return
-    data: dict[str, Any] = {"measured": known.measured.plain(), "need": known.need, "time_s": known.time_s}
+    data: dict[str, Any] = {"measured": known.measured.plain(), "need": asdict(known.need), "room": known.room, "time_s": known.time_s}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".draft")
+        draft = path.with_suffix(f".{os.getpid()}")
         draft.write_text(json.dumps(data))
         draft.replace(path)
     except OSError:

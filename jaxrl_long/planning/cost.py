@@ -41,14 +41,14 @@ def read_prices(path: str | Path = CATALOGUE) -> dict[str, Any]:
     try:
         plain = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         devices = plain["devices"]
-        bad = [name for name, row in devices.items() if not float(row["usd_per_hour"]) >= 0]
+        bad = [name for name, row in devices.items() if not 0 <= float(row["usd_per_hour"]) < math.inf]
     except FileNotFoundError:
         raise ConfigError([f"prices={path}: no such file."]) from None
     except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
         example = "date: 2026-06 / devices: / T4: {usd_per_hour: 0.53, source: a bill}"
         raise ConfigError([f"prices={path} is no catalogue of prices ({type(error).__name__}: {error}). Write: {example}"]) from None
     if bad:
-        raise ConfigError([f"prices={path}: usd_per_hour of {bad[0]} is {show(devices[bad[0]]['usd_per_hour'])}, not 0 or more."])
+        raise ConfigError([f"prices={path}: usd_per_hour of {bad[0]} is {show(devices[bad[0]]['usd_per_hour'])}, not a number of 0 or more."])
     return plain
 
 
@@ -60,13 +60,17 @@ def price(catalogue: Mapping[str, Any], device: str, number: int, asked: float |
     if asked is not None:
         return Price(asked, "price=")
     rows = catalogue["devices"]
-    name = next((name for name in rows if name != "cpu" and name.lower() in device.lower().replace("-", " ").split()), None)
-    name = name or ("cpu" if device == "cpu" and "cpu" in rows else None)
+    # The longest name first: `A100 80GB` is more than `A100`.
+    name = next((name for name in sorted(rows, key=lambda name: -len(_words(name))) if _words(name) <= _words(device)), None)
     if name is None:
         return None
     unit = "core" if rows[name].get("per") == "core" else name
     each = float(rows[name]["usd_per_hour"])
     return Price(each * number, f"{number} x {each:g} USD per {unit} and hour, {catalogue.get('date', 'no date')}: {rows[name].get('source', 'no source')}")
+
+
+def _words(name: Any) -> set[str]:
+    return set(str(name).lower().replace("-", " ").split())
 
 
 def cost_usd(wall_s: float, usd_per_hour: float) -> float:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from jaxrl_long.config import RestartSettings
+
 
 @dataclass(frozen=True)
 class Coverage:
@@ -13,7 +15,7 @@ class Coverage:
     share: float
     """The same as a share of the horizon."""
     oldest: int
-    """The greatest age that training reaches: an episode lasts to a restart or the horizon."""
+    """The greatest age that training reaches (with random restarts: their mean): an episode lasts to a restart or the horizon."""
     episodes: int
     """Whole horizons that all environments together live through, if nothing restarts before."""
     floor_s: float
@@ -45,16 +47,18 @@ def coverage(env_steps: int, num_envs: int, horizon: int, restart_every: int, st
     )
 
 
-def advice(seen: Coverage, num_envs: int, restart_every: int) -> list[str]:
+def advice(seen: Coverage, num_envs: int, restart: RestartSettings) -> list[str]:
     """What a user should know, and could change, about a run that sees little of its horizon; empty where it sees it all."""
     if not seen.small:
         return []
     horizon = seen.horizon
-    ages = f"ages up to {seen.oldest:,} of {horizon:,} steps ({seen.oldest / horizon:.1%})"
+    ages = f"ages {'of about' if restart.random else 'up to'} {seen.oldest:,} of {horizon:,} steps ({seen.oldest / horizon:.1%})"
     said = [f"Training sees {ages}: the rest is extrapolated, so look at it with `evaluate`."]
-    if restart_every and restart_every < min(seen.lived, horizon):
-        said.append(f"restart.every={restart_every} cuts training episodes there; restart.every=0 lets them live {min(seen.lived, horizon):,} steps.")
+    if restart.every and restart.every < min(seen.lived, horizon):
+        there = "about there" if restart.random else "there"
+        said.append(f"restart.every={restart.every} cuts training episodes {there}; restart.every=0 lets them live {min(seen.lived, horizon):,} steps.")
     if seen.share < 1:
-        fewer = max(1, int(num_envs * seen.share))
-        said.append(f"To live the whole horizon once: steps={seen.covering_steps:.3g}, or num_envs={fewer} with the same steps.")
+        fewer = int(num_envs * seen.share)
+        instead = f", or num_envs={fewer} with the same steps" if fewer else ""
+        said.append(f"To live the whole horizon once: steps={seen.covering_steps}{instead}.")
     return said

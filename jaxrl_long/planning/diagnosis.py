@@ -1,10 +1,10 @@
 """What holds a run up, and what would help by how much. Knows no jax."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxrl_long.config import Settings
-from jaxrl_long.planning.model import Measured, Times
-from jaxrl_long.runtime.memory import SAFE, Need
+from jaxrl_long.planning.model import Measured, Times, evaluations
+from jaxrl_long.runtime.memory import SAFE, Need, gigabytes
 
 WORTH = 1.03
 """A remedy is told when it makes the whole run faster by at least that."""
@@ -49,7 +49,7 @@ def remedies(settings: Settings, measured: Measured, times: Times) -> list[Remed
     found = [
         *_more_environments(settings, measured, times),
         *_fewer_epochs(settings, parts),
-        *_rarer_evaluation(settings, parts),
+        *_rarer_evaluation(settings, measured, times),
         Remedy("twice the devices", 1 / (1 - (parts["simulation"] + parts["inference"]) / 2), "simulation and inference are split over them"),
     ]
     return sorted((remedy for remedy in found if remedy.factor >= WORTH), key=lambda remedy: -remedy.factor)
@@ -73,14 +73,21 @@ def _fewer_epochs(settings: Settings, parts: dict[str, float]) -> list[Remedy]:
     return [Remedy(f"algorithm.epochs={epochs // 2}", 1 / (1 - saved), "learns less from each step")]
 
 
-def _rarer_evaluation(settings: Settings, parts: dict[str, float]) -> list[Remedy]:
-    if not settings.eval.every:
+def _rarer_evaluation(settings: Settings, measured: Measured, times: Times) -> list[Remedy]:
+    every = 2 * settings.eval.every
+    rarer = replace(settings, eval=replace(settings.eval, every=every))
+    fewer = evaluations(rarer)
+    if not every or fewer == evaluations(settings):
         return []
-    return [Remedy(f"eval.every={2 * settings.eval.every}", 1 / (1 - parts["evaluation"] / 2), "half of the evaluations")]
+    saved = (evaluations(settings) - fewer) * measured.evaluation.median
+    return [Remedy(f"eval.every={every}", times.wall_s / (times.wall_s - saved), f"{fewer} evaluations instead of {evaluations(settings)}")]
 
 
-def memory_advice(settings: Settings, need: Need, room: int) -> list[str]:
-    """What to do about a state that fills much of the memory; empty where it does not."""
+def memory_advice(settings: Settings, need: Need, workspace: int, room: int) -> list[str]:
+    """What to do about a run that fills much of the memory; empty where it does not."""
+    if need.state + workspace > SAFE * room:
+        over = f"{gigabytes(need.state)} of state and {gigabytes(workspace)} of workspace"
+        return [f"Memory-bound: {over} are more than {SAFE:.0%} of the {gigabytes(room)} that are free. Fewer num_envs, or a shorter rollout_length."]
     if need.state < SAFE / 2 * room or need.ring < need.state / 2:
         return []
     if settings.replay.codec == "float32":

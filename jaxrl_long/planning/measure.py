@@ -1,7 +1,6 @@
 """Measure the pieces of a run on this machine, with the very programs that training runs."""
 
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -12,17 +11,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxrl_long import rules
-from jaxrl_long.config import Settings
-from jaxrl_long.fields import ConfigError
+from jaxrl_long.config import MAX_ENVS, Settings
 from jaxrl_long.planning.cache import Known
 from jaxrl_long.planning.model import Measured, Spread
-from jaxrl_long.runtime import assemble, footprint, shares
+from jaxrl_long.runtime import assemble, footprint, memory, shares
 from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.evaluation import EvalState, make_evaluator
 from jaxrl_long.runtime.process import started
+from jaxrl_long.runtime.stop import Stop
 from jaxrl_long.trainer import Program, TrainState, init_state, make_chunk, state_shapes
 
 REPEATS = 7
@@ -31,7 +29,7 @@ PIECE_S = 0.6
 SAVES = 3
 
 
-def measure(settings: Settings, say: Callable[[str], None]) -> Known:
+def measure(settings: Settings, stop: Stop, say: Callable[[str], None]) -> Known:
     """Everything that the plan of these settings needs. jax must be prepared.
 
     Raises:
@@ -40,29 +38,36 @@ def measure(settings: Settings, say: Callable[[str], None]) -> Known:
     program = assemble.program(settings)
     shapes = state_shapes(program)
     footprint.require(settings, program, shapes)
-    need = footprint.needed(shapes)
+    need, room = footprint.needed(program, shapes), footprint.room(program)
     startup_s = time.time() - started()
     say("compiles the training program")
     first_s, chunk, state = _built(program, shapes)
-    compile_s = _built(program, shapes)[0] if _kept() else first_s
+    compile_s = first_s
+    if _kept():
+        # Again, as a process does that finds them compiled; never two states at once.
+        del chunk, state
+        compile_s, chunk, state = _built(program, shapes)
     say("measures updates")
     state, update, transfer_s = _updates(chunk, state)
     learn_s, infer_s = shares.pieces(program, state)
     shares.keep(settings, learn_s, infer_s, update.median)
     say("measures evaluation and saving")
     evaluation_compile_s, evaluation = _evaluation(program, settings, state)
-    save, final_save_s, checkpoint_bytes = _saving(state)
-    # Linux counts in kB, macOS in bytes.
-    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    analysis: Any = chunk.memory_analysis()
+    host_bytes = _peak_bytes()
+    save, final_save_s = _saving(state, stop)
+    workspace = _workspace(chunk, program)
     rates = {settings.num_envs: program.steps_per_update / update.median}
     for other in bracket(settings):
         say(f"measures num_envs={other.num_envs}")
-        rates[other.num_envs] = rate(other, state)
+        found = rate(other)
+        if found is not None:
+            rates[other.num_envs] = found
     measured = Measured(
         startup_s=startup_s,
         compile_s=min(compile_s, first_s),
         cold_compile_s=first_s,
+        updates=settings.updates,
+        devices=program.mesh.size,
         update=update,
         learn_s=learn_s,
         infer_s=infer_s,
@@ -71,13 +76,27 @@ def measure(settings: Settings, say: Callable[[str], None]) -> Known:
         save=save,
         final_save_s=final_save_s,
         transfer_s=transfer_s,
-        checkpoint_bytes=checkpoint_bytes,
-        state_bytes=need.state,
-        workspace_bytes=analysis.temp_size_in_bytes * program.mesh.size,
-        host_bytes=peak_bytes,
+        checkpoint_bytes=need.state - need.parameters + need.parameters // program.mesh.size,
+        workspace_bytes=workspace,
+        host_bytes=host_bytes,
         rates=dict(sorted(rates.items())),
     )
-    return Known(measured, vars(need), time.time())
+    return Known(measured, need, room, time.time())
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process has held. Linux' `ru_maxrss` would count what started the process too."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        # macOS counts in bytes.
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _workspace(chunk: Any, program: Program) -> int:
+    """Bytes that the compiled program needs besides the state, over all devices."""
+    return chunk.memory_analysis().temp_size_in_bytes * program.mesh.size
 
 
 def _kept() -> bool:
@@ -146,9 +165,11 @@ def _evaluator(program: Program, settings: Settings, state: TrainState) -> tuple
     return time.perf_counter() - begin, advance, now
 
 
-def _saving(state: TrainState) -> tuple[Spread, float, int]:
-    """Seconds that a save holds up, seconds of one that is waited for, and its bytes."""
+def _saving(state: TrainState, stop: Stop) -> tuple[Spread, float]:
+    """Seconds that a save holds up, and seconds of one that is waited for."""
     held, whole = [], []
+    # A signal waits until the folder is gone again.
+    stop.something_to_save()
     with tempfile.TemporaryDirectory(prefix="jaxrl_long_plan_") as folder:
         checkpoints = Checkpoints(folder, keep=1, say=lambda _: None)
         # The first one also imports what saving needs.
@@ -158,47 +179,26 @@ def _saving(state: TrainState) -> tuple[Spread, float, int]:
             held.append(time.perf_counter() - begin)
             checkpoints.wait()
             whole.append(time.perf_counter() - begin)
-        size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
-    return Spread.of(held[1:]), Spread.of(whole[1:]).median, size
+    if not stop.poll():
+        stop.nothing_to_save()
+    return Spread.of(held[1:]), Spread.of(whole[1:]).median
 
 
 def bracket(settings: Settings) -> list[Settings]:
     """The same settings with half and with twice the environments, where the rules allow them."""
     others = [replace(settings, num_envs=number) for number in (settings.num_envs // 2, settings.num_envs * 2)]
-    return [other for other in others if other.num_envs and not rules.broken(other)]
+    return [other for other in others if 0 < other.num_envs <= MAX_ENVS and not rules.broken(other)]
 
 
-def rate(settings: Settings, state: TrainState) -> float:
-    """Training steps/s of these settings, from a state of another number of environments."""
+def rate(settings: Settings) -> float | None:
+    """Training steps/s of these settings; None where state and workspace do not fit into the memory that is free."""
     program = assemble.program(settings)
     shapes = state_shapes(program)
-    chunk = make_chunk(program).lower(shapes, jax.ShapeDtypeStruct((), jnp.int32)).compile()
-    _, update, _ = _updates(chunk, _resized(state, shapes), repeats=5)
-    return program.steps_per_update / update.median
-
-
-def fitting_rate(settings: Settings) -> float | None:
-    """Training steps/s of these settings from their own first state; None where that does not fit into memory."""
-    program = assemble.program(settings)
-    shapes = state_shapes(program)
-    try:
-        footprint.require(settings, program, shapes)
-    except ConfigError:
+    need, room = footprint.needed(program, shapes), footprint.room(program)
+    if memory.refusal(settings, need, room):
         return None
-    _, chunk, state = _built(program, shapes)
-    _, update, _ = _updates(chunk, state, repeats=5)
+    chunk = make_chunk(program).lower(shapes, jax.ShapeDtypeStruct((), jnp.int32)).compile()
+    if need.state + _workspace(chunk, program) > memory.SAFE * room:
+        return None
+    _, update, _ = _updates(chunk, init_state(program, 0), repeats=5)
     return program.steps_per_update / update.median
-
-
-def _resized(state: TrainState, shapes: TrainState) -> TrainState:
-    """A state with as many environments as `shapes` asks for: those there are, over and over."""
-    leaves, structure = jax.tree.flatten(state)
-
-    def fitted(leaf: Any, like: Any) -> Any:
-        is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        data = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
-        for axis, size in enumerate(like.shape):
-            data = np.take(data, np.arange(size) % data.shape[axis], axis=axis)
-        return jax.device_put(jax.random.wrap_key_data(jnp.asarray(data)) if is_key else data, like.sharding, may_alias=False)
-
-    return jax.tree.unflatten(structure, map(fitted, leaves, jax.tree.leaves(shapes)))

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from jaxrl_long.config import Settings
+from jaxrl_long.runtime.schedule import CHUNK_S
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,13 @@ class Measured:
     startup_s: float
     """From the process's start to a program that can be compiled: imports, settings, the world."""
     compile_s: float
-    """Compiling the training program and building its state, with the compiled programs of before at hand if they are kept."""
+    """Making the training program and its state where these very programs were compiled before, and are kept."""
     cold_compile_s: float
-    """The same where nothing had been compiled before; equal to `compile_s` if it was not so here."""
+    """The same as it was at first here: longer, unless they had been compiled already."""
+    updates: int
+    """Length of the run that it was measured for, which the program knows: one of another length is compiled anew."""
+    devices: int
+    """That the environments are split over."""
     update: Spread
     """One update: collect, store, improve, observe."""
     learn_s: float
@@ -52,14 +57,13 @@ class Measured:
     final_save_s: float
     """A save that is waited for."""
     transfer_s: float
-    """Reading one report."""
+    """Reading one report; training does it while the next chunk runs."""
     checkpoint_bytes: int
-    state_bytes: int
-    """Of the train state, over all devices."""
+    """Of one save, before it is compressed."""
     workspace_bytes: int
-    """What the compiled program needs besides, over all devices."""
+    """What the compiled program needs besides the state, over all devices."""
     host_bytes: int
-    """Peak resident memory of the measuring process, without what is the devices' own."""
+    """Peak resident memory of a process that trains, before anything is saved; on a CPU the devices' memory is part of it."""
     rates: dict[int, float] = field(default_factory=dict)
     """Training steps/s by number of environments, around the one that was asked for."""
 
@@ -100,7 +104,14 @@ def evaluations(settings: Settings) -> int:
 def predict(settings: Settings, measured: Measured, bound: str = "median") -> Times:
     """Wall time of the whole run; `bound`: median, or low or high for the quartiles of everything that is repeated."""
     update, evaluation, save = (getattr(spread, bound) for spread in (measured.update, measured.evaluation, measured.save))
-    train_s = settings.updates * update
-    eval_s = evaluations(settings) * evaluation + measured.evaluation_compile_s
-    saves = int((train_s + eval_s) // settings.checkpoint.every) if settings.checkpoint.every else 0
-    return Times(measured.startup_s, measured.compile_s, train_s, eval_s, saves * save + measured.final_save_s)
+    train_s, eval_s = settings.updates * update, evaluations(settings) * evaluation
+    compile_s = measured.compile_s if settings.updates == measured.updates else max(measured.compile_s, measured.cold_compile_s)
+    save_s = saves(settings, train_s + eval_s) * save + measured.final_save_s
+    return Times(measured.startup_s, compile_s + measured.evaluation_compile_s, train_s, eval_s, save_s)
+
+
+def saves(settings: Settings, seconds: float) -> int:
+    """How often a run of that length saves before its end: by the clock, looked at between chunks, and at most once for each evaluation."""
+    every = settings.checkpoint.every
+    timed = int(seconds // max(every, CHUNK_S)) if every else 0
+    return timed + evaluations(settings)

@@ -1,8 +1,9 @@
 """A plan, put together from what was measured: as numbers for programs and as a page for people. Knows no jax."""
 
 import datetime
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +12,7 @@ from jaxrl_long.config import Settings
 from jaxrl_long.fields import show
 from jaxrl_long.planning import calculator, cost, coverage, diagnosis
 from jaxrl_long.planning.cache import Known
-from jaxrl_long.planning.model import Times, evaluations, predict
+from jaxrl_long.planning.model import Times, evaluations, predict, saves
 from jaxrl_long.planning.settings import PlanSettings
 from jaxrl_long.runtime import memory
 
@@ -30,7 +31,7 @@ def duration(seconds: float) -> str:
 def announced(settings: Settings, known: Known | None) -> Iterator[str]:
     """What `train` says before it starts."""
     seen = coverage.coverage(settings.total_steps, settings.num_envs, settings.horizon, settings.restart.every, 1.0)
-    yield from (f"note: {line}" for line in coverage.advice(seen, settings.num_envs, settings.restart.every)[:1])
+    yield from (f"note: {line}" for line in coverage.advice(seen, settings.num_envs, settings.restart)[:1])
     if known is None:
         yield "plan: these settings were not measured here yet, so the time left follows the first report. `python -m jaxrl_long.plan` measures first."
         return
@@ -44,20 +45,22 @@ def compared(planned_s: float, took_s: float) -> str:
     return f"planned {duration(planned_s)}, took {duration(took_s)} ({took_s / planned_s - 1:+.0%})"
 
 
-def make(settings: PlanSettings, known: Known, room: int, cached: bool) -> dict[str, Any]:
-    """Everything that is known about the run, as JSON holds it; these names are an interface. `room`: bytes of memory that are free."""
-    measured, need = known.measured, memory.Need(**known.need)
+def make(settings: PlanSettings, known: Known, prices: Mapping[str, Any], cached: bool) -> dict[str, Any]:
+    """Everything that is known about the run, as JSON holds it; these names are an interface."""
+    measured, need, room = known.measured, known.need, known.room
+    on_cpu = machine.find_machine() == "cpu"
     times, low, high = (predict(settings, measured, bound) for bound in ("median", "low", "high"))
     steps_per_s = settings.samples_per_update / measured.update.median
-    number = machine.usable_cores() if machine.find_machine() == "cpu" else settings.devices or 1
-    prices = cost.read_prices(cost.CATALOGUE if settings.prices == "auto" else settings.prices)
-    device = "cpu" if machine.find_machine() == "cpu" else machine.device_name()
-    price = cost.price(prices, device, number, settings.price)
+    # Whoever rents a machine pays for its idle cores too.
+    paid = machine.usable_cores() if on_cpu else measured.devices
+    price = cost.price(prices, "cpu" if on_cpu else machine.device_name(), paid, settings.price)
     seen = coverage.coverage(settings.total_steps, settings.num_envs, settings.horizon, settings.restart.every, steps_per_s)
     rollout_s = settings.rollout_length * settings.num_envs / steps_per_s
     guess, ours = (calculator.estimate(settings.total_steps, settings.num_envs, settings.rollout_length, s) for s in (calculator.GUESS_S, rollout_s))
     parts = diagnosis.shares(times, measured)
     transitions, ring_bytes = memory.transitions_for(10, settings.horizon, round(need.ring / (settings.ring_rows * settings.num_envs)))
+    written = saves(settings, times.train_s + times.eval_s) + 1
+    # The latest ones, the best, and the one that is being written.
     keep = settings.checkpoint.keep + 2
     return {
         "env": settings.env.name,
@@ -68,7 +71,7 @@ def make(settings: PlanSettings, known: Known, room: int, cached: bool) -> dict[
         "wall_s": times.wall_s,
         "wall_low_s": low.wall_s,
         "wall_high_s": high.wall_s,
-        "finish": datetime.datetime.fromtimestamp(time.time() + times.wall_s).astimezone().isoformat(timespec="seconds"),
+        "finish": _finish(times.wall_s),
         "steps_per_s": steps_per_s,
         "times": asdict(times),
         "evaluations": evaluations(settings),
@@ -76,7 +79,7 @@ def make(settings: PlanSettings, known: Known, room: int, cached: bool) -> dict[
         "price_usd_per_hour": price.usd_per_hour if price else None,
         "price_source": price.source if price else None,
         "device": machine.device_name(),
-        "device_bytes": measured.state_bytes + measured.workspace_bytes,
+        "device_bytes": need.state + measured.workspace_bytes,
         "parameter_bytes": need.parameters,
         "environment_bytes": need.environments,
         "ring_bytes": need.ring,
@@ -85,7 +88,7 @@ def make(settings: PlanSettings, known: Known, room: int, cached: bool) -> dict[
         "room_bytes": room,
         "checkpoint_bytes": measured.checkpoint_bytes,
         "disk_bytes": keep * measured.checkpoint_bytes,
-        "disk_bytes_per_hour": int(3600 / settings.checkpoint.every * measured.checkpoint_bytes) if settings.checkpoint.every else 0,
+        "disk_bytes_per_hour": int(written * measured.checkpoint_bytes / (times.wall_s / 3600)),
         "ten_episodes": {"transitions": transitions, "bytes": ring_bytes},
         "rollout_s": rollout_s,
         "guess": {"rollout_s": calculator.GUESS_S, "steps_per_s": guess.steps_per_s, "wall_s": guess.wall_s, "times_too_long": guess.wall_s / ours.wall_s},
@@ -94,11 +97,20 @@ def make(settings: PlanSettings, known: Known, room: int, cached: bool) -> dict[
         "remedies": [asdict(remedy) for remedy in diagnosis.remedies(settings, measured, times)],
         "rates": {str(envs): rate for envs, rate in measured.rates.items()},
         "coverage": {"lived": seen.lived, "share": seen.share, "oldest": seen.oldest, "episodes": seen.episodes, "floor_s": seen.floor_s},
-        "advice": coverage.advice(seen, settings.num_envs, settings.restart.every) + diagnosis.memory_advice(settings, need, room),
-        "targets": _targets(settings, times, steps_per_s, price, number),
+        "advice": coverage.advice(seen, settings.num_envs, settings.restart) + diagnosis.memory_advice(settings, need, measured.workspace_bytes, room),
+        "targets": _targets(settings, times, steps_per_s, price, measured.devices),
         "measured_at": datetime.datetime.fromtimestamp(known.time_s).astimezone().isoformat(timespec="seconds"),
+        "age_s": max(0.0, time.time() - known.time_s),
         "cached": cached,
     }
+
+
+def _finish(wall_s: float) -> str | None:
+    """When a run that begins now ends; None beyond the calendar."""
+    try:
+        return datetime.datetime.fromtimestamp(time.time() + wall_s).astimezone().isoformat(timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def _targets(settings: PlanSettings, times: Times, steps_per_s: float, price: cost.Price | None, number: int) -> list[str]:
@@ -118,7 +130,8 @@ def _targets(settings: PlanSettings, times: Times, steps_per_s: float, price: co
 
 def _need(target: str, need: cost.Need, steps_per_s: float, unit: str, number: int) -> str:
     if need.devices is None:
-        return f"{target}: out of reach, {need.why_not}."
+        rate = f" ({need.steps_per_s:,.0f} steps/s would be needed)" if need.steps_per_s < math.inf else ""
+        return f"{target}: out of reach{rate}, {need.why_not}."
     if need.steps_per_s <= steps_per_s:
         return f"{target}: met as it is ({need.steps_per_s:,.0f} steps/s are needed)."
     return f"{target}: {need.steps_per_s:,.0f} steps/s are needed, {need.devices} such {unit}s instead of {number} if each adds as much."
@@ -128,7 +141,8 @@ def lines(plan: dict[str, Any]) -> list[tuple[str, str]]:
     """The plan for people: what, and how much."""
     size = f"{plan['env_steps']:,} steps in {plan['updates']:,} updates of {plan['num_envs']:,} environments"
     money = f"{plan['cost_usd']:,.2f} USD ({plan['price_source']})" if plan["cost_usd"] is not None else "no price known for this device: give price="
-    when = plan["measured_at"].replace("T", " ") + (" (kept; refresh=true measures again)" if plan["cached"] else "")
+    age = duration(plan["age_s"])
+    when = plan["measured_at"].replace("T", " ") + (f", {age} ago (kept; refresh=true measures again)" if plan["cached"] else "")
     return [
         ("run", f"{plan['env']} horizon={plan['horizon']:,}, {size}"),
         *_time_lines(plan),
@@ -146,8 +160,9 @@ def _time_lines(plan: dict[str, Any]) -> list[tuple[str, str]]:
     parts += [f"{name} {duration(times[key])}" for name, key in (("compile", "compile_s"), ("start", "startup_s"), ("save", "save_s"))]
     rates = ", ".join(f"{int(number):,}: {rate:,.0f}" for number, rate in plan["rates"].items())
     usual = f"{guess['rollout_s']:g} s a rollout make {duration(guess['wall_s'])}"
+    done = f", done {plan['finish'].replace('T', ' ')}" if plan["finish"] else ""
     return [
-        ("wall time", f"{duration(plan['wall_s'])} ({within}), done {plan['finish'].replace('T', ' ')}"),
+        ("wall time", f"{duration(plan['wall_s'])} ({within}){done}"),
         ("", ", ".join(parts)),
         ("speed", f"{plan['steps_per_s']:,.0f} training steps/s; by environments: {rates}"),
         ("the usual guess", f"{usual}; measured {plan['rollout_s']:.3g} s, the guess is {guess['times_too_long']:.1f} times that"),
@@ -160,7 +175,10 @@ def _memory_lines(plan: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("device memory", f"{size(plan['device_bytes'])} ({parts})"),
         ("host memory", f"{size(plan['host_bytes'])} of {size(plan['room_bytes'])} free"),
-        ("disk", f"{size(plan['disk_bytes'])} ({size(plan['checkpoint_bytes'])} a checkpoint, {size(plan['disk_bytes_per_hour'])} written an hour)"),
+        (
+            "disk",
+            f"{size(plan['disk_bytes'])} ({size(plan['checkpoint_bytes'])} a checkpoint, {size(plan['disk_bytes_per_hour'])} an hour), less when compressed",
+        ),
         ("10 whole episodes", f"{ten['transitions']:,} transitions, {size(ten['bytes'])} in this ring's form"),
     ]
 

@@ -2,9 +2,11 @@
 
 import datetime
 import json
+import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,12 +14,14 @@ from pathlib import Path
 import yaml
 
 from jaxrl_long import machine, rules
-from jaxrl_long.config import Settings, save_settings
+from jaxrl_long.config import MAX_ENVS, Settings, StopSettings, save_settings
 from jaxrl_long.fields import ConfigError, RunError
+from jaxrl_long.runtime.stop import Stop
 
 BETTER = 1.03
 """A change is kept when it is at least that much faster: less is noise."""
 SEEDS = (0, 1, 2)
+POLL_S = 0.5
 
 Rate = Callable[[Settings], float | None]
 """Training steps/s of settings; None where they do not fit into memory."""
@@ -36,8 +40,8 @@ def _minibatches(settings: Settings, factor: float) -> Settings:
 
 
 def _block(settings: Settings, factor: float) -> Settings:
-    # 0 is the automatic size; 64 is what that is on a CPU.
-    return replace(settings, block=int((settings.block or 64) * factor))
+    # 0 is the automatic size; 64 is what that is on a CPU. At least 1: 0 would mean it again.
+    return replace(settings, block=max(1, int((settings.block or 64) * factor)))
 
 
 MOVES = (_envs, _length, _minibatches, _block)
@@ -93,14 +97,17 @@ def _climb(best: Tuned, move: Callable[[Settings, float], Settings], factor: flo
 
 
 def _valid(settings: Settings) -> bool:
-    return min(settings.num_envs, settings.rollout_length, settings.algorithm.minibatches, settings.block + 1) >= 1 and not rules.broken(settings)
+    smallest = min(settings.num_envs, settings.rollout_length, settings.algorithm.minibatches)
+    return smallest >= 1 and settings.num_envs <= MAX_ENVS and not rules.broken(settings)
 
 
 def preset(found: Tuned) -> str:
     """The text of a machine preset with the settings found."""
     settings, day = found.settings, datetime.datetime.now().astimezone().date()
+    # In the place of the machine's own file, whose other settings must not get lost.
+    before = yaml.safe_load((rules.CONFIGS / "machine" / f"{machine.find_machine()}.yaml").read_text(encoding="utf-8"))
     own = {"num_envs": settings.num_envs, "rollout_length": settings.rollout_length, "block": settings.block}
-    values = {**own, "algorithm": {"minibatches": settings.algorithm.minibatches}}
+    values = {**before, **own, "algorithm": {**before.get("algorithm", {}), "minibatches": settings.algorithm.minibatches}}
     return "\n".join(
         [
             "# @package _global_",
@@ -109,6 +116,21 @@ def preset(found: Tuned) -> str:
             yaml.safe_dump(values, sort_keys=False),
         ]
     )
+
+
+def check_preset(path: str) -> None:
+    """Raise ConfigError where no preset can be written to `path`."""
+    target = Path(path)
+    if target.suffix not in (".yaml", ".yml"):
+        raise ConfigError([f"tune.preset={path} is no YAML file. Name one that ends in .yaml."])
+    try:
+        exists, writable = target.exists(), os.access(target.parent, os.W_OK | os.X_OK)
+    except OSError as error:
+        raise ConfigError([f"tune.preset={path} can't be written: {error.strerror}. Name another file."]) from None
+    if exists:
+        raise ConfigError([f"tune.preset={path} exists already. Name another file."])
+    if not writable:
+        raise ConfigError([f"tune.preset={path} can't be written: {target.parent} is no folder that can be written to. Name another file."])
 
 
 def write_preset(found: Tuned, path: str) -> None:
@@ -135,14 +157,27 @@ class Learned:
         return self.window_return / (self.wall_s / 60)
 
 
-def check(settings: Settings, say: Callable[[str], None]) -> Iterator[Learned]:
-    """Train with these settings from three seeds, each in a process of its own."""
+def check(settings: Settings, stop: Stop, say: Callable[[str], None]) -> Iterator[Learned]:
+    """Train with these settings from three seeds, each in a process of its own, untracked and to the end; fewer if told to stop."""
     for seed in SEEDS:
         with tempfile.TemporaryDirectory(prefix="jaxrl_long_tune_") as folder:
-            save_settings(replace(settings, seed=seed), folder)
+            save_settings(replace(settings, seed=seed, stop=StopSettings(), tracker=[]), folder)
             say(f"trains with {describe(settings)} seed={seed}")
-            done = subprocess.run([sys.executable, "-m", "jaxrl_long.train", f"run={folder}"], capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise RunError(f"training with {describe(settings)} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+            if not _trained(Path(folder), stop):
+                return
             row = json.loads((Path(folder) / "summary.json").read_text())
         yield Learned(row["window_return"], row["wall_s"])
+
+
+def _trained(folder: Path, stop: Stop) -> bool:
+    """Train the run in a folder to its end; False if told to stop before. Raises RunError if it failed."""
+    with (folder / "log").open("w+") as log:
+        process = subprocess.Popen([sys.executable, "-m", "jaxrl_long.train", f"run={folder}"], stdout=log, stderr=log)
+        while process.poll() is None:
+            if stop.poll():
+                process.terminate()
+            time.sleep(POLL_S)
+        if process.returncode and not stop.poll():
+            log.seek(0)
+            raise RunError(f"training ended with {process.returncode}: {log.read().strip()[-500:]}")
+    return not stop.poll()

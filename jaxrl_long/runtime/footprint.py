@@ -10,24 +10,27 @@ from jaxrl_long.runtime import devices, memory
 from jaxrl_long.trainer import Program, TrainState
 
 
-def needed(shapes: TrainState) -> memory.Need:
-    """Bytes of a train state, all devices' shares together and what they have in common once."""
-    return memory.Need(_bytes(shapes.learner), _bytes((shapes.env, shapes.starts, shapes.memory)), _bytes(shapes.replay))
+def needed(program: Program, shapes: TrainState) -> memory.Need:
+    """Bytes of a train state: each device's share, and what every device has a copy of."""
+    return memory.Need(program.mesh.size * _bytes((shapes.learner, shapes.starts)), _bytes((shapes.env, shapes.memory)), _bytes(shapes.replay))
 
 
 def room(program: Program) -> int:
     """Bytes that can still be taken: on the host where the devices are its cores, otherwise on all devices together."""
-    device = program.mesh.devices.flat[0]
-    if device.platform == "cpu":
+    if program.mesh.devices.flat[0].platform == "cpu":
         return memory.available_host_bytes()
+    # Shares are equal: the fullest device decides.
+    return min(_free(device) for device in program.mesh.devices.flat) * program.mesh.size
+
+
+def _free(device: Any) -> int:
     statistics = device.memory_stats() or {}
-    free = statistics.get("bytes_limit", devices.describe()["memory_bytes"]) - statistics.get("bytes_in_use", 0)
-    return free * program.mesh.size
+    return statistics.get("bytes_limit", devices.describe()["memory_bytes"]) - statistics.get("bytes_in_use", 0)
 
 
 def require(settings: Settings, program: Program, shapes: TrainState) -> None:
     """Raise ConfigError, with what would fit, if the state does not."""
-    if refused := memory.refusal(settings, needed(shapes), room(program)):
+    if refused := memory.refusal(settings, needed(program, shapes), room(program)):
         raise ConfigError([refused])
 
 

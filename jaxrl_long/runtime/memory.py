@@ -1,9 +1,11 @@
 """What a run holds in memory and on disk, before any of it is allocated. Knows no jax."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from jaxrl_long import rules
 from jaxrl_long.config import Settings
 
 SAFE = 0.9
@@ -12,12 +14,12 @@ SAFE = 0.9
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes of a run."""
+    """Bytes of a run, over all of its devices."""
 
     parameters: int
-    """Learner: networks, optimiser, moments; on every device."""
+    """What every device has of its own: networks, optimiser, moments, and the pool of starts."""
     environments: int
-    """States of all environments, and the pool of starts."""
+    """States of all environments."""
     ring: int
     """The latest steps, of all environments."""
 
@@ -28,18 +30,37 @@ class Need:
 
 
 def available_host_bytes() -> int:
-    """Memory that processes can still take: what the system says, within the container's limit."""
+    """Memory that processes can still take: what the system says, within the limits of the container and of the groups that hold this process."""
     free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for line in _text("/proc/meminfo").splitlines():
+    for line in _text(Path("/proc/meminfo")).splitlines():
         if line.startswith("MemAvailable:"):
             free = int(line.split()[1]) * 1024
-    limit, used = _text("/sys/fs/cgroup/memory.max").strip(), _text("/sys/fs/cgroup/memory.current").strip()
-    return min(free, int(limit) - int(used)) if limit.isdigit() and used.isdigit() else free
+    return max(0, min([free, *_group_rooms(Path("/sys/fs/cgroup"), _text(Path("/proc/self/cgroup")))]))
 
 
-def _text(path: str) -> str:
+GROUP_FILES = {"": ("memory.max", "memory.current", "inactive_file"), "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")}
+"""Of Linux' control groups, version 2 and the memory controller of version 1: limit, use, and the part of the use that is only a cache of files."""
+
+
+def _group_rooms(root: Path, membership: str) -> Iterator[int]:
+    """What each control group above this process still allows; `membership` is /proc/self/cgroup's text."""
+    for line in membership.splitlines():
+        _, controllers, path = line.split(":", 2)
+        names = GROUP_FILES.get("memory" if "memory" in controllers.split(",") else controllers)
+        if names is None:
+            continue
+        base = root / controllers if controllers else root
+        here = base / path.lstrip("/")
+        for folder in [group for group in (here, *here.parents) if group == base or base in group.parents]:
+            limit, used = _text(folder / names[0]).strip(), _text(folder / names[1]).strip()
+            cache = next((entry.split()[1] for entry in _text(folder / "memory.stat").splitlines() if entry.startswith(names[2] + " ")), "0")
+            if limit.isdigit() and used.isdigit():
+                yield int(limit) - (int(used) - int(cache))
+
+
+def _text(path: Path) -> str:
     try:
-        return Path(path).read_text()
+        return path.read_text()
     except OSError:
         return ""
 
@@ -63,10 +84,21 @@ def refusal(settings: Settings, need: Need, room: int) -> str | None:
     fitting = int((limit - need.parameters - need.environments) / need.ring * rows) // step * step if need.ring else 0
     if settings.replay.capacity and fitting >= least:
         return f"replay.capacity={settings.replay.capacity}: {text} Nearest: replay.capacity={fitting}."
-    each = (need.environments + need.ring) / settings.num_envs
-    envs = int((limit - need.parameters) / each) if limit > need.parameters else 0
+    # With the least ring: what each environment takes of it does not depend on how many there are.
+    each = (need.environments + need.ring / rows * least) / settings.num_envs
+    nearest = _fitting_envs(settings, int((limit - need.parameters) / each))
+    ring = " with replay.capacity=0" if settings.replay.capacity else ""
+    remedy = f"Nearest: num_envs={nearest}{ring}." if nearest else "A machine with more memory is needed."
+    return f"num_envs={settings.num_envs}: {text} {remedy}"
+
+
+def _fitting_envs(settings: Settings, most: int) -> int | None:
+    """The largest number of environments up to `most` that keeps the rules; None where none does. Powers of two times the devices always split."""
+    least = replace(settings, replay=replace(settings.replay, capacity=0))
     step = settings.devices or 1
-    return f"num_envs={settings.num_envs}: {text} " + (f"Nearest: num_envs={envs // step * step}." if envs >= step else "A machine with more memory is needed.")
+    near = range(most // step * step, max(0, most - 1024 * step), -step)
+    halves = (step << power for power in range(20, -1, -1) if step << power <= most)
+    return next((number for number in (*near, *halves) if number > 0 and not rules.broken(replace(least, num_envs=number))), None)
 
 
 def transitions_for(episodes: int, horizon: int, transition_bytes: int) -> tuple[int, int]:

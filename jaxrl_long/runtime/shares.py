@@ -4,6 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 from jaxrl_long import __version__
 from jaxrl_long.config import Settings
 from jaxrl_long.fields import to_plain
+from jaxrl_long.runtime.folder import write_atomically
 from jaxrl_long.trainer import AXIS, Program, TrainState, empty_rollout, improve, observe, state_specs, store
 from jaxrl_long.typing import Array
 
@@ -27,8 +29,10 @@ DECIDING = ("env", "horizon", "num_envs", "rollout_length", "block", "devices", 
 def measured(program: Program, settings: Settings, state: TrainState, update_s: float) -> dict[str, float]:
     """Shares of an update's time: simulate, infer, learn. Read from the cache where these settings were measured on this machine before."""
     cache = _cache_file(settings)
-    if cache is not None and cache.exists():
-        return json.loads(cache.read_text())
+    try:
+        return json.loads(cache.read_text()) if cache else keep(settings, *pieces(program, state), update_s)
+    except (OSError, ValueError):
+        pass
     return keep(settings, *pieces(program, state), update_s)
 
 
@@ -42,9 +46,11 @@ def keep(settings: Settings, learn_s: float, infer_s: float, update_s: float) ->
     learn, infer = min(learn_s / update_s, 1.0), min(infer_s / update_s, 1.0)
     shares = {"simulate": max(0.0, 1.0 - learn - infer), "infer": infer, "learn": learn}
     cache = _cache_file(settings)
-    if cache is not None:
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        cache.write_text(json.dumps(shares))
+    # Where they can't be kept, they are measured again.
+    with suppress(OSError):
+        if cache is not None:
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(cache, json.dumps(shares))
     return shares
 
 
@@ -104,4 +110,4 @@ def _cache_file(settings: Settings) -> Path | None:
     device = jax.local_devices()[0]
     what = [plain[name] for name in DECIDING] + [device.device_kind, jax.__version__, jaxlib.__version__, __version__]
     digest = hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:24]
-    return Path(folder).parent / "shares" / f"{digest}.json"
+    return Path(folder) / "shares" / f"{digest}.json"
