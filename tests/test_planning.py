@@ -302,7 +302,6 @@ def test_remedies_say_by_how_much_the_whole_run_would_be_faster():
     assert found["algorithm.epochs=2"] == pytest.approx(1 / 0.8)
     # Simulation and inference are 60 %: halved, 30 % is saved.
     assert found["twice the devices"] == pytest.approx(1 / 0.7)
-    assert "eval.every=100" not in found
     slow = {remedy.setting: remedy.factor for remedy in diagnosis.remedies(settings, measured(), Times(0.0, 0.0, 80.0, 20.0, 0.0))}
     # 489 updates: 5 evaluations instead of 10, 2 s each.
     assert slow["eval.every=100"] == pytest.approx(100 / 90)
