@@ -161,7 +161,7 @@ def walks(results: Path) -> str:
         alive = f"{row['going'][last]} of {row['num_envs']}"
         errors = [_scientific(row["reward_error_rms"][mark]) for mark in (horizon.at(row, 1000), last)]
         drift, far = row["displacement_error_mean_m"][last], row["distance_m"][last]
-        where = [row["backend"], "yes" if row["floating_origin"] else "no", f"{row['steps']:,}", "–" if far is None else f"{far / 1000:,.0f} km"]
+        where = [row["backend"], "yes" if row["floating_origin"] else "no", f"{row['step'][last]:,}", "–" if far is None else f"{far / 1000:,.0f} km"]
         cells.append([row["env"], *where, alive, kept, *errors, "–" if drift is None else f"{-drift * 1000:.2g} mm", str(row["faulted"][last])])
     header = ["env", "backend", "floating origin", "steps", "distance", "alive", "reward rate of the last 90 % against the first 1000 steps"]
     header += ["reward error of a step at 1000, rms", "at the end", "position lost per step at the end", "non-finite"]
