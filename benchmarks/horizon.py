@@ -1,6 +1,6 @@
 """A million steps from home: what distance does to a trained agent's world, with a floating origin and without.
 
-    python -m benchmarks.horizon env=ant               # trains the agent if need be (runs/horizon/ant), then walks twice
+    python -m benchmarks.horizon env=ant               # trains the agent if need be (runs/horizon/ant-spring), then walks twice
     python -m benchmarks.horizon plot                  # plots/horizon.png, from the rows
 
 Every now and then each copy's next step is also taken in float64 from the very same state. What differs is the rounding of float32 at that

@@ -5,14 +5,11 @@ from typing import Any
 
 import pytest
 import yaml
-from commandline import train
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxrl_long import rules
-from jaxrl_long.config import AlgorithmSettings, CheckpointSettings, EnvSettings, EvalSettings, ReplaySettings, RestartSettings, Settings
-from jaxrl_long.fields import ConfigError, RunError
-from jaxrl_long.planning import cache, calculator, cost, coverage, diagnosis, report, tune
+from jaxrl_long.config import AlgorithmSettings, CheckpointSettings, EnvSettings, EvalSettings, RestartSettings, Settings
+from jaxrl_long.planning import cache, cost, coverage, diagnosis, report
 from jaxrl_long.planning.model import Measured, Spread, Times, evaluations, predict, saves
 from jaxrl_long.planning.settings import PlanSettings
 from jaxrl_long.runtime import memory
@@ -44,104 +41,6 @@ def measured(**changes) -> Measured:
         "rates": {128: 30_000.0, 256: 32_768.0, 512: 40_000.0},
     }
     return Measured(**{**kept, **changes})
-
-
-def test_the_worked_example_of_the_usual_estimate():
-    found = calculator.estimate(100e6, 100, 1000)
-    assert found.env_steps / 1e9 == 0.1
-    assert found.steps_per_s == 20_000
-    # 100e6 / 20,000 / 3600
-    assert round(found.hours, 2) == 1.39
-
-
-def test_a_measured_rollout_goes_where_the_guess_was():
-    # A tenth of the guess's 5 s: a tenth of its time.
-    assert calculator.estimate(100e6, 100, 1000, 0.5).wall_s == pytest.approx(calculator.estimate(100e6, 100, 1000).wall_s / 10)
-
-
-@given(st.floats(1e6, 1e9), st.integers(1, 10_000), st.integers(1, 100_000), st.floats(1e-3, 1e3))
-def test_the_estimate_is_steps_over_throughput(steps, number, length, rollout_s):
-    found = calculator.estimate(steps, number, length, rollout_s)
-    assert found.wall_s * number * length == pytest.approx(steps * rollout_s)
-
-
-@pytest.mark.parametrize("numbers", [(0, 1, 1, 1), (1, 0, 1, 1), (1, 1, -1, 1), (1, 1, 1, 0)])
-def test_the_estimate_refuses_what_is_not_above_zero(numbers):
-    with pytest.raises(ValueError, match="must be above 0"):
-        calculator.estimate(*numbers)
-
-
-def test_a_billion_steps_cost_what_they_cost():
-    # 1e9 / 10,000 = 100,000 s = 27.8 h
-    assert calculator.estimate(1e9, 10_000, 1, 1.0).hours == pytest.approx(27.8, abs=0.03)
-    # 1e9 / 100,000 = 2.8 h; on 100 cores at 0.10 USD: 2.78 h x 10 USD/h = 27.8 USD
-    faster = calculator.estimate(1e9, 100_000, 1, 1.0)
-    assert faster.hours == pytest.approx(2.8, abs=0.03)
-    catalogue = {"date": "2026-06", "devices": {"cpu": {"usd_per_hour": 0.10, "per": "core"}}}
-    price = cost.price(catalogue, "cpu", 100)
-    assert price is not None
-    assert cost.cost_usd(faster.wall_s, price.usd_per_hour) == pytest.approx(27.8, abs=0.03)
-
-
-@pytest.mark.parametrize(
-    ("device", "name"), [("NVIDIA H200", "H200"), ("Tesla T4", "T4"), ("NVIDIA A100-SXM4-80GB", "A100"), ("NVIDIA A10G", "A10G"), ("NVIDIA L4", "L4")]
-)
-def test_devices_are_found_in_the_catalogue_by_the_names_that_they_give_themselves(device, name):
-    catalogue = cost.read_prices()
-    price = cost.price(catalogue, device, 2)
-    assert price is not None
-    assert price.usd_per_hour == 2 * catalogue["devices"][name]["usd_per_hour"]
-    assert name in price.source
-    assert str(catalogue["date"]) in price.source
-
-
-def test_names_of_a_catalogue_may_be_numbers_and_several_words():
-    rows = {4090: {"usd_per_hour": 0.4}, "A100 80GB": {"usd_per_hour": 2}, "A100": {"usd_per_hour": 1}}
-    for device, each in (("NVIDIA GeForce RTX 4090", 0.4), ("NVIDIA A100-SXM4-80GB", 2), ("NVIDIA A100-SXM4-40GB", 1)):
-        price = cost.price({"devices": rows}, device, 1)
-        assert price is not None
-        assert price.usd_per_hour == each
-
-
-def test_the_users_price_wins_and_an_unknown_device_has_none():
-    catalogue = cost.read_prices()
-    assert cost.price(catalogue, "NVIDIA H200", 8, 20.0) == cost.Price(20.0, "price=")
-    assert cost.price(catalogue, "NVIDIA Nonesuch 9000", 1) is None
-
-
-@pytest.mark.parametrize(
-    "devices", ["", "7", "{", "{T4: {}}", "{T4: {usd_per_hour: many}}", "{T4: {usd_per_hour: -1}}", "{T4: {usd_per_hour: .nan}}", "{T4: {usd_per_hour: .inf}}"]
-)
-def test_a_catalogue_that_is_none_is_a_settings_error(devices, tmp_path):
-    path = tmp_path / "prices.yaml"
-    path.write_text(f"devices: {devices}")
-    with pytest.raises(ConfigError, match=r"prices="):
-        cost.read_prices(path)
-
-
-def test_every_price_of_the_catalogue_has_a_source_and_lies_within_its_range():
-    for row in cost.read_prices()["devices"].values():
-        assert row["source"]
-        assert row["low"] <= row["usd_per_hour"] <= row["high"]
-
-
-def test_a_target_in_hours_asks_for_a_rate_and_so_many_devices():
-    # 36e6 steps in 1 h with 100 s of other things: 36e6 / 3500 s = 10,286 steps/s; 4 devices make 4,000: 10.3 of them.
-    need = cost.for_hours(36e6, 1.0, 4000.0, 4, overhead_s=100.0)
-    assert need.steps_per_s == pytest.approx(10_285.7, abs=0.1)
-    assert need.devices == 11
-    impossible = cost.for_hours(36e6, 0.01, 4000.0, 4, overhead_s=100.0)
-    assert impossible.devices is None
-    assert "alone take" in impossible.why_not
-
-
-def test_a_target_in_dollars_is_not_met_by_more_of_the_same():
-    # 10 USD at 2 USD/h are 5 h: 36e6 / 18,000 s = 2,000 steps/s, which there are.
-    assert cost.for_cost(36e6, 10.0, 4000.0, 2.0, 1).devices == 1
-    dear = cost.for_cost(36e6, 1.0, 4000.0, 2.0, 1)
-    # 1 USD is half an hour: 20,000 steps/s for the price of 4,000.
-    assert dear.steps_per_s == pytest.approx(20_000)
-    assert dear.devices is None
 
 
 def test_the_wall_time_adds_up():
@@ -210,75 +109,6 @@ def test_restarts_hide_old_ages_and_are_named():
 
 def test_a_run_that_sees_its_horizon_needs_no_advice():
     assert coverage.advice(coverage.coverage(10_000_000, 100, 1000, 1000, 1.0), 100, RestartSettings()) == []
-
-
-def test_a_ring_that_does_not_fit_is_refused_with_its_size_and_what_would_fit():
-    # 30e6 transitions of 1692 bytes: 50.76 GB, on a machine with 20 GB.
-    settings = Settings(num_envs=1000, rollout_length=10, replay=ReplaySettings(capacity=30_000_000))
-    need = memory.Need(1_000_000, 9_000_000, 30_000_000 * 1692)
-    text = memory.refusal(settings, need, 20_000_000_000)
-    assert text is not None
-    assert "replay.capacity=30000000" in text
-    assert "50.76 GB" in text
-    # (0.9 * 20e9 - 10e6) / 1692 = 10,632,387, in whole rollouts of 10,000.
-    assert "Nearest: replay.capacity=10630000." in text
-    fitting = dataclasses.replace(need, ring=10_630_000 * 1692)
-    assert memory.refusal(settings, fitting, 20_000_000_000) is None
-
-
-def test_environments_that_do_not_fit_are_refused_with_the_number_that_would():
-    settings = Settings(num_envs=1_000_000, devices=2)
-    # 100 kB each: (0.9 * 10e9 - 0) / 100 kB = 90,000.
-    text = memory.refusal(settings, memory.Need(0, 90_000_000_000, 10_000_000_000), 10_000_000_000)
-    assert text is not None
-    assert "Nearest: num_envs=90000." in text
-
-
-def test_environments_whose_ring_is_fixed_are_told_to_let_go_of_it_and_keep_every_rule():
-    # 10 kB each transition: one rollout of 1000 x 100 is 1 GB, the ring 10 GB, 500 MB are free.
-    settings = Settings(num_envs=1000, rollout_length=100, replay=ReplaySettings(capacity=1_000_000), devices=2)
-    text = memory.refusal(settings, memory.Need(0, 1_000_000, 10_000_000_000), 500_000_000)
-    assert text is not None
-    number = int(text.split("Nearest: num_envs=")[1].split()[0])
-    assert "with replay.capacity=0" in text
-    # 450 MB / (1 MB + 1 kB) = 449 environments at most.
-    assert 400 < number <= 449
-    assert rules.broken(Settings(num_envs=number, rollout_length=100, devices=2)) == []
-
-
-def group(folder, limit: str, used: int, cache: int) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "memory.max").write_text(f"{limit}\n")
-    (folder / "memory.current").write_text(f"{used}\n")
-    (folder / "memory.stat").write_text(f"anon 5\ninactive_file {cache}\n")
-
-
-def test_a_container_allows_what_its_groups_allow_and_a_cache_of_files_is_no_use(tmp_path):
-    group(tmp_path, "max", 10**12, 0)
-    group(tmp_path / "job", "8000", 7995, 7000)
-    group(tmp_path / "job" / "step", "20000", 100, 0)
-    # 8000 - (7995 - 7000), and 20000 - 100.
-    assert sorted(memory._group_rooms(tmp_path, "0::/job/step\n")) == [7005, 19900]
-    assert list(memory._group_rooms(tmp_path, "0::/nowhere\n")) == []
-
-
-def test_the_first_version_of_control_groups_is_read_too(tmp_path):
-    folder = tmp_path / "memory" / "box"
-    folder.mkdir(parents=True)
-    (folder / "memory.limit_in_bytes").write_text("1000")
-    (folder / "memory.usage_in_bytes").write_text("900")
-    (folder / "memory.stat").write_text("inactive_file 1\ntotal_inactive_file 300\n")
-    assert list(memory._group_rooms(tmp_path, "7:cpu,cpuacct:/box\n4:memory:/box\n")) == [400]
-
-
-def test_ten_episodes_of_a_million_steps_at_a_kilobyte_are_ten_gigabytes():
-    assert memory.transitions_for(10, 1_000_000, 1000) == (10_000_000, 10_000_000_000)
-    assert memory.gigabytes(10_000_000_000) == "10.00 GB"
-    assert memory.gigabytes(310e6) == "310.00 MB"
-
-
-def test_this_machine_has_memory():
-    assert 10**8 < memory.available_host_bytes() < 10**14
 
 
 def test_shares_of_the_wall_time_add_up_and_name_the_bottleneck():
@@ -408,52 +238,3 @@ def test_train_says_what_was_planned_and_what_came_of_it():
     assert "ages up to 1,000 of 1,000,000 steps" in note
     assert "follows the first report" in line
     assert report.compared(200.0, 210.0) == "planned 3.3 min, took 3.5 min (+5%)"
-
-
-def test_a_search_goes_on_for_as_long_as_it_helps():
-    # Faster with more environments up to 1024, and with half of the minibatches once; nothing else matters.
-    def rate(settings: Settings) -> float | None:
-        if settings.num_envs > 4096:
-            return None
-        return 100.0 * min(settings.num_envs, 1024) / 256 * (1.5 if settings.algorithm.minibatches == 8 else 1.0)
-
-    said: list[str] = []
-    found = tune.search(Settings(devices=1), rate, said.append)
-    assert (found.settings.num_envs, found.settings.algorithm.minibatches, found.settings.rollout_length) == (1024, 8, 32)
-    assert (found.before, found.rate) == (100.0, 600.0)
-    assert any("num_envs=1024" in line for line in said)
-    preset = yaml.safe_load(tune.preset(found))
-    assert preset == {"num_envs": 1024, "rollout_length": 32, "block": 0, "algorithm": {"minibatches": 8}}
-
-
-def test_noise_is_not_taken_for_speed():
-    found = tune.search(Settings(devices=1), lambda settings: 100.0 + 2.0 * (settings.num_envs > 256), lambda _: None)
-    assert found.settings == Settings(devices=1)
-
-
-def test_a_search_that_can_not_begin_says_so():
-    with pytest.raises(RunError, match="do not fit into memory"):
-        tune.search(Settings(), lambda _: None, lambda _: None)
-
-
-def test_a_preset_is_a_machine_that_train_takes_and_is_never_overwritten(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    path = tmp_path / "tuned.yaml"
-    found = tune.Tuned(Settings(num_envs=512, rollout_length=16, block=32), 2.0, 1.0)
-    tune.write_preset(found, str(path))
-    settings = train(f"machine={path}", "devices=1")
-    assert (settings.num_envs, settings.rollout_length, settings.block) == (512, 16, 32)
-    with pytest.raises(ConfigError, match="exists already"):
-        tune.check_preset(str(path))
-    with pytest.raises(ConfigError, match="no YAML file"):
-        tune.check_preset(str(tmp_path / "tuned"))
-    with pytest.raises(ConfigError, match="no folder that can be written to"):
-        tune.check_preset(str(tmp_path / "nowhere" / "tuned.yaml"))
-    with pytest.raises(ConfigError, match="can't be written"):
-        tune.check_preset("x" * 300 + ".yaml")
-    with pytest.raises(ConfigError, match="exists already"):
-        tune.write_preset(found, str(path))
-
-
-def test_what_was_learnt_is_told_per_minute():
-    assert tune.Learned(300.0, 90.0).per_minute == 200.0

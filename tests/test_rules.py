@@ -36,8 +36,7 @@ def test_the_defaults_keep_every_rule():
         ),
         (
             Settings(num_envs=8, rollout_length=1, devices=2, algorithm=ppo(minibatches=8), eval=EvalSettings(num_envs=2)),
-            "num_envs=8 / devices=2 x rollout_length=1 = 4 samples can't be split into algorithm.minibatches=8. "
-            "Nearest: num_envs=16, algorithm.minibatches=4.",
+            "num_envs=8 / devices=2 x rollout_length=1 = 4 samples can't be split into algorithm.minibatches=8. Nearest: num_envs=16, algorithm.minibatches=4.",
         ),
         (
             Settings(num_envs=100, devices=3, eval=EvalSettings(num_envs=63)),

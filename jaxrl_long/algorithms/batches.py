@@ -10,9 +10,7 @@ from jaxrl_long.algorithms.protocol import Rollout
 from jaxrl_long.typing import Array, Float, Key, PyTree
 
 
-def values_after(
-    value: Callable[[PyTree], Array], values: Float[Array, "T N"], last_value: Float[Array, " N"], rollout: Rollout
-) -> Float[Array, "T N"]:
+def values_after(value: Callable[[PyTree], Array], values: Float[Array, "T N"], last_value: Float[Array, " N"], rollout: Rollout) -> Float[Array, "T N"]:
     """V of the observation that each action led to, before any restart, in reward units.
 
     Where nothing was cut that is the next row's value. Cut steps are few, so their final observations are gathered into a

@@ -193,9 +193,7 @@ class PPO:
         value = self._critic_of(learner)
         values = value(rollout.obs)
         after = values_after(value, values, value(rollout.last_obs), rollout)
-        advantage = gae(
-            rollout.reward, values, after, rollout.terminated, rollout.ended, discount=self.discount, trace=self.settings.trace
-        )
+        advantage = gae(rollout.reward, values, after, rollout.terminated, rollout.ended, discount=self.discount, trace=self.settings.trace)
         seen = normalize(learner.moments, rollout.obs, self.settings.clip_obs)
         batch = Batch(seen, rollout.choice, rollout.log_prob, advantage, advantage + values, jnp.ones_like(advantage))
         parts, first_obs = [batch], jax.tree.map(lambda leaf: leaf[0], rollout.obs)
@@ -224,9 +222,7 @@ class PPO:
         following = jnp.concatenate([values[1:], value(next_obs)[None]])
         after = jnp.where(old["truncated"], old["cut_value"], following)
         ended = old["terminated"] | old["truncated"]
-        advantage = gae(
-            old["reward"], values, after, old["terminated"], ended, discount=self.discount, trace=self.settings.trace, weight=weight
-        )
+        advantage = gae(old["reward"], values, after, old["terminated"], ended, discount=self.discount, trace=self.settings.trace, weight=weight)
         return Batch(seen, old["choice"], log_prob, advantage, advantage + values, weight)
 
     def _critic_of(self, learner: PPOLearner) -> Any:

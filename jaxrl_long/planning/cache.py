@@ -4,8 +4,8 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
-import os
 import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from jaxrl_long.fields import to_plain
 from jaxrl_long.planning.model import Measured
 from jaxrl_long.rules import CONFIGS
 from jaxrl_long.runtime import memory
+from jaxrl_long.runtime.folder import write_atomically
 
 DECIDING = ("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "deterministic", "restart", "algorithm", "replay")
 """Settings that a measurement depends on."""
@@ -81,10 +82,6 @@ def store(settings: Settings, known: Known) -> None:
     if path is None:
         return
     data: dict[str, Any] = {"measured": known.measured.plain(), "need": asdict(known.need), "room": known.room, "time_s": known.time_s}
-    try:
+    with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}")
-        draft.write_text(json.dumps(data))
-        draft.replace(path)
-    except OSError:
-        return
+        write_atomically(path, json.dumps(data))

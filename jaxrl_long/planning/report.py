@@ -75,6 +75,7 @@ def make(settings: PlanSettings, known: Known, prices: Mapping[str, Any], cached
         "steps_per_s": steps_per_s,
         "times": asdict(times),
         "evaluations": evaluations(settings),
+        "transfer_s": measured.transfer_s,
         "cost_usd": cost.cost_usd(times.wall_s, price.usd_per_hour) if price else None,
         "price_usd_per_hour": price.usd_per_hour if price else None,
         "price_source": price.source if price else None,
@@ -187,7 +188,8 @@ def _advice_lines(plan: dict[str, Any]) -> list[tuple[str, str]]:
     seen = plan["coverage"]
     parts = ", ".join(f"{name} {share:.0%}" for name, share in sorted(plan["shares"].items(), key=lambda item: -item[1]) if share >= 0.005)
     found = [
-        ("horizon", f"each environment lives {seen['lived']:,} steps, {seen['share']:.1%} of it; one episode takes {duration(seen['floor_s'])} at least"),
+        ("horizon", f"each environment lives {seen['lived']:,} steps, {seen['share']:.1%} of it; {seen['episodes']:,} whole episodes, if nothing restarts"),
+        ("", f"one whole episode takes {duration(seen['floor_s'])} at least: its steps follow each other"),
         ("where time goes", f"{parts}; {plan['bottleneck']} is the most of it"),
     ]
     found += [("faster", str(diagnosis.Remedy(**remedy))) for remedy in plan["remedies"]]

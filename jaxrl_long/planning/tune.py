@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -56,8 +56,6 @@ class Tuned:
     """Training steps/s of `settings`."""
     before: float
     """Training steps/s of those it began with."""
-    tried: list[tuple[str, float]] = field(default_factory=list)
-    """Every candidate and its steps/s."""
 
 
 def describe(settings: Settings) -> str:
@@ -71,7 +69,7 @@ def search(settings: Settings, rate: Rate, say: Callable[[str], None]) -> Tuned:
     before = rate(settings)
     if before is None:
         raise RunError("the settings that the search would begin with do not fit into memory.")
-    best = Tuned(settings, before, before, [(describe(settings), before)])
+    best = Tuned(settings, before, before)
     for move in MOVES:
         for factor in (2.0, 0.5):
             if _climb(best, move, factor, rate, say):
@@ -89,7 +87,6 @@ def _climb(best: Tuned, move: Callable[[Settings, float], Settings], factor: flo
         found = rate(candidate)
         if found is None:
             return moved
-        best.tried.append((describe(candidate), found))
         say(f"{describe(candidate)}: {found:,.0f} steps/s")
         if found < BETTER * best.rate:
             return moved
