@@ -46,10 +46,11 @@ def planned_and_done(case: str) -> Row:
         plan = processes.run(processes.module("jaxrl_long.plan", *words, cache, "json=true"), folder / "plan.log").rows[-1]
         plan_s = time.perf_counter() - begin
         run = processes.run(processes.module("jaxrl_long.train", *words, cache, f"run_dir={folder / 'run'}"), folder / "run.log")
-        rates = [row["steps_per_s"] for row in ours.jsonl(folder / "run" / ours.METRICS) if row.get("steps_per_s")]
+        reports = [row for row in ours.jsonl(folder / "run" / ours.METRICS) if row.get("steps_per_s")]
     names = ("wall_low_s", "wall_high_s", "steps_per_s", "times", "env_steps", "device_bytes", "host_bytes", "bottleneck")
     planned = {f"planned_{name}": plan[name] for name in names}
-    took = {"wall_s": run.wall_s, "peak_bytes": run.peak_bytes, "steps_per_s": ours.steady(rates)}
+    took: Row = {"wall_s": run.wall_s, "peak_bytes": run.peak_bytes, "steps_per_s": ours.steady([row["steps_per_s"] for row in reports])}
+    took["shares"] = {name.removesuffix("_share"): share for name, share in reports[-1].items() if name.endswith("_share")}
     return {"planned_wall_s": plan["wall_s"], "error": run.wall_s / plan["wall_s"] - 1, "plan_s": plan_s, **planned, **took}
 
 

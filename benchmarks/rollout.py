@@ -2,6 +2,7 @@
 
     python -m benchmarks.rollout env=ant num_envs=256                    # random actions, nothing learnt
     python -m benchmarks.rollout env=ant num_envs=256 policy=64,64       # actions sampled by a network of that size
+    python -m benchmarks.rollout survey                                  # ant over numbers of environments, every task, every backend
 
 Uses Brax directly, without a restart, a clock or a score, so that nothing of ours can slow the ceiling that we are measured against.
 The environments are split over all CPU cores (or GPUs), and each device steps them in blocks; the best block size is the ceiling.
@@ -12,9 +13,16 @@ import json
 import os
 import warnings
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Row, numbers, parse, record, timed
+from benchmarks import ours, processes
+from benchmarks.harness import RESULTS, Row, latest, numbers, once, parse, record, timed
+
+COUNTS = (64, 256, 1024, 4096)
+"""Environments of ant, to see what more of them bring."""
+TASKS = ("ant", "halfcheetah", "hopper", "walker2d", "humanoid", "swimmer", "reacher", "pusher", "inverted_pendulum")
+BACKENDS = ("spring", "positional", "generalized", "mjx")
 
 
 @dataclass(frozen=True)
@@ -133,9 +141,36 @@ def rate(options: Options, seconds: float) -> int:
     return round(options.num_envs * options.steps / seconds)
 
 
+def worlds() -> list[Row]:
+    """What the survey measures: ant over COUNTS, then each task and each backend of ant at 256, none of them twice."""
+    asked = [("ant", "spring", count) for count in COUNTS] + [(task, "spring", 256) for task in TASKS] + [("ant", name, 256) for name in BACKENDS]
+    return [{"env": env, "backend": backend, "num_envs": count} for env, backend, count in dict.fromkeys(asked)]
+
+
+def surveyed(world: Row, options: Options) -> Row:
+    """One world's row, from a process of its own."""
+    with ours.scratch() as folder:
+        words = ours.words(**world, blocks=options.blocks, steps=options.steps, repeats=options.repeats, write="false")
+        return processes.run(processes.module("benchmarks.rollout", *words), Path(folder) / "rollout.jsonl").rows[-1]
+
+
+def survey(options: Options) -> None:
+    """Every world that is missing, one after the other."""
+    for world in worlds():
+        once("rollout", {**world, "survey": True}, functools.partial(surveyed, world, options))
+
+
+def newest(results: Path = RESULTS) -> list[Row]:
+    """The survey's latest row of each world."""
+    return latest("rollout", "env", "backend", "num_envs", results=results, kind="cpu", survey=True)
+
+
 def main() -> None:
     """Measure, print one JSON line, append it to the results."""
-    _, options = parse(Options)
+    verb, options = parse(Options, verbs=("survey",))
+    if verb == "survey":
+        survey(options)
+        return
     # Brax greets with a notice about its maintenance.
     warnings.filterwarnings("ignore", category=UserWarning, module="brax")
     import jax

@@ -102,6 +102,7 @@ COMPARED = (
     ("horizon", "1000000", "1000", "steps_per_s", "training, horizon 1e6 against 1e3"),
     ("horizon", "1000000", "1000", "peak_bytes", "peak memory, horizon 1e6 against 1e3"),
     ("envs", "4096", "256", "steps_per_s", "training, 4096 environments against 256"),
+    ("scaling", "2", "1", "steps_per_s", "training on 2 devices against 1"),
 )
 """Measure, side, side it is compared with, column, what it says."""
 

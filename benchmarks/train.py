@@ -3,6 +3,7 @@
     python -m benchmarks.train share      # default ant, against the environment alone on the same cores
     python -m benchmarks.train horizon    # horizon=1e6 against 1e3: rate and peak memory
     python -m benchmarks.train envs       # num_envs=4096 against 256
+    python -m benchmarks.train scaling    # one device, two, four ... up to one per core
     python -m benchmarks.train peer       # Brax's PPO with the same networks, environments and updates
     python -m benchmarks.train startup    # process start to the first report, with an empty and a warm compilation cache
     python -m benchmarks.train gpu        # thousands of environments: alone, with a policy, training, Brax's PPO (see gpu.sh)
@@ -11,6 +12,7 @@ Every run is one row in results/train.jsonl; what is there already is not measur
 """
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -133,6 +135,13 @@ def environments(options: Options) -> None:
     processes.alternate(sides, options.repeats)
 
 
+def scaling(options: Options) -> None:
+    """The same training on one device, two, four ... A CPU's devices are its cores; XLA may give the work of one device to several of them."""
+    counts = [2**power for power in range((os.cpu_count() or 1).bit_length())]
+    sides = {str(count): side(options, "scaling", str(count), functools.partial(our_rate, options=options, devices=count)) for count in counts}
+    processes.alternate(sides, options.repeats)
+
+
 def peer(options: Options) -> None:
     """Ours and Brax's PPO at the same work."""
     peers.require_brax()
@@ -190,7 +199,7 @@ def gpu(options: Options) -> None:
     processes.alternate({name: side(options, "gpu", name, run) for name, run in sides.items()}, 1)
 
 
-MEASURES = {"share": share, "horizon": horizon, "envs": environments, "peer": peer, "startup": startup, "gpu": gpu}
+MEASURES = {"share": share, "horizon": horizon, "envs": environments, "scaling": scaling, "peer": peer, "startup": startup, "gpu": gpu}
 
 
 def main() -> None:
