@@ -75,6 +75,8 @@ class AlgorithmSettings:
     """KL divergence between policies before and after an update that the kl schedule aims at, in nats."""
     lookahead: float = setting(0.0, low=0, high=1e9)
     """Steps the agent looks ahead: discount = 1 - 1/lookahead. 0: `discount` is used as given."""
+    lookahead_end: float = setting(0.0, low=0, high=1e9)
+    """Steps it looks ahead at the end of the run, reached by equal ratios from those at its start; 0: the same throughout."""
     discount: float = setting(0.97, above=0, high=1, main=True)
     """Worth of a reward one step later."""
     trace: float = setting(0.95, low=0, high=1)
@@ -87,6 +89,12 @@ class AlgorithmSettings:
     """How far the probability ratio may leave 1 and still be reinforced."""
     entropy: float = setting(0.01, low=0, high=100)
     """Weight of the entropy bonus."""
+    entropy_schedule: str = setting("constant", choices=("constant", "linear"))
+    """How that weight moves: constant, or linear (to 0 at `steps`)."""
+    failure_cost: float = setting(0.0, low=0, high=1e6)
+    """What failing costs beyond the lost future, in steps: so many times the mean absolute reward of a step."""
+    average: float = setting(0.0, low=0, high=0.9999)
+    """The policy that is evaluated and handed over is a moving average that keeps this share of itself at each update; 0: the latest."""
     value_weight: float = setting(0.5, above=0, high=1000)
     """Weight of the critic's loss."""
     max_grad_norm: float = setting(1.0, above=0, high=1e9)

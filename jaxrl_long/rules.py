@@ -226,11 +226,21 @@ def ring_holds_whole_rollouts(settings: Settings) -> Iterator[str]:
         )
 
 
-@rule("algorithm.lookahead")
+@rule("algorithm.lookahead", "algorithm.lookahead_end")
 def lookahead_gives_a_discount(settings: Settings) -> Iterator[str]:
     """A lookahead of 1 would be a discount of 0."""
-    if 0 < settings.algorithm.lookahead < 2:
-        yield f"algorithm.lookahead={show(settings.algorithm.lookahead)} is neither 0 (off) nor at least 2. Nearest: 0 or 2."
+    for name in ("lookahead", "lookahead_end"):
+        if 0 < (steps := getattr(settings.algorithm, name)) < 2:
+            yield f"algorithm.{name}={show(steps)} is neither 0 (off) nor at least 2. Nearest: 0 or 2."
+
+
+@rule("algorithm.discount", "algorithm.lookahead", "algorithm.lookahead_end")
+def growing_lookahead_has_a_start(settings: Settings) -> Iterator[str]:
+    """From an endless lookahead there is no way to another by equal ratios."""
+    algorithm = settings.algorithm
+    if algorithm.lookahead_end and not algorithm.lookahead and algorithm.discount == 1:
+        ends = show(algorithm.lookahead_end)
+        yield f"algorithm.lookahead_end={ends} has no start to grow from: algorithm.discount=1 looks ahead for ever. Nearest: algorithm.lookahead=100."
 
 
 @rule("restart.pool", "restart.renew")

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_long.learning.returns import gae, lookahead_discount
+from jaxrl_long.learning.returns import gae, growing_discount, lookahead_discount
 
 
 def column(*numbers: float) -> jnp.ndarray:
@@ -54,3 +54,9 @@ def test_importance_weights_shorten_the_trace():
 @pytest.mark.parametrize(("lookahead", "discount", "expected"), [(100.0, 0.5, 0.99), (0.0, 0.97, 0.97), (2.0, 0.9, 0.5)])
 def test_a_lookahead_of_n_steps_is_a_discount_of_one_minus_one_in_n(lookahead, discount, expected):
     assert lookahead_discount(lookahead, discount) == pytest.approx(expected)
+
+
+def test_a_lookahead_grows_by_equal_ratios():
+    # From 100 to 10,000 steps: a tenth of 1,000 at the middle. Beyond the end it stays.
+    seen = [1 / (1 - float(growing_discount(0.99, 0.9999, jnp.float32(progress)))) for progress in (0.0, 0.5, 1.0, 1.5)]
+    np.testing.assert_allclose(seen, [100, 1000, 10_000, 10_000], rtol=2e-3)

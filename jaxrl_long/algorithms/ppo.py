@@ -19,7 +19,7 @@ from jaxrl_long.learning import value_scale
 from jaxrl_long.learning.distributions import Distribution
 from jaxrl_long.learning.moments import moments_like, normalize, observe
 from jaxrl_long.learning.networks import MLP, entry
-from jaxrl_long.learning.returns import gae, lookahead_discount
+from jaxrl_long.learning.returns import gae, growing_discount, lookahead_discount
 from jaxrl_long.learning.value_scale import ValueScale
 from jaxrl_long.replay.ring import Ring, segment
 from jaxrl_long.typing import Array, Bool, Float, Key, PyTree
@@ -39,6 +39,8 @@ class PPOLearner:
     """What the critic's outputs are measured in."""
     learning_rate: Float[Array, ""]
     """The rate of the latest update."""
+    averaged: PyTree
+    """Moving average of the policy's parameters, which acts where nothing is drawn; () where there is none, and the latest acts."""
 
 
 @struct.dataclass
@@ -65,10 +67,11 @@ class PPO:
     settings: AlgorithmSettings
     distribution: Distribution
 
-    @property
-    def discount(self) -> float:
-        """γ, from `lookahead` where it is given."""
-        return lookahead_discount(float(self.settings.lookahead), self.settings.discount)
+    def discount(self, progress: Float[Array, ""]) -> float | Float[Array, ""]:
+        """γ, from `lookahead` where it is given, and on its way to `lookahead_end` where that is."""
+        first = lookahead_discount(float(self.settings.lookahead), self.settings.discount)
+        last = lookahead_discount(float(self.settings.lookahead_end), first)
+        return first if last == first else growing_discount(first, last, progress)
 
     @property
     def policy(self) -> MLP:
@@ -99,6 +102,8 @@ class PPO:
             moments=moments_like(zeros),
             scale=value_scale.initial(),
             learning_rate=jnp.float32(self.settings.learning_rate),
+            # A copy: a donated state must not hold one buffer twice.
+            averaged=jax.tree.map(jnp.copy, params["policy"]) if self.settings.average else (),
         )
 
     def initial_memory(self, number: int) -> PyTree:
@@ -107,10 +112,11 @@ class PPO:
         return ()
 
     def act(self, learner: PPOLearner, obs: PyTree, memory: PyTree, restarted: Bool[Array, " N"], keys: Key[Array, " N"] | None) -> Decision:
-        """Draw an action per observation [N, ...], or take the most likely one where no keys are given."""
+        """Draw an action per observation [N, ...], or take the most likely one of the policy handed over where no keys are given."""
         del restarted
         seen = normalize(learner.moments, obs, self.settings.clip_obs)
-        params: Any = self.policy.apply(learner.params["policy"], entry(seen, "policy"))
+        handed_over = learner.averaged if self.settings.average else learner.params["policy"]
+        params: Any = self.policy.apply(handed_over if keys is None else learner.params["policy"], entry(seen, "policy"))
         choice = self.distribution.mode(params) if keys is None else self.distribution.sample(params, keys)
         return Decision(choice, self.distribution.action(choice), self.distribution.log_prob(params, choice), memory)
 
@@ -137,13 +143,13 @@ class PPO:
         self, learner: PPOLearner, rollout: Rollout, ring: Ring, key: Key[Array, ""], progress: Float[Array, ""], axis: str | None
     ) -> tuple[PPOLearner, Report]:
         """`epochs` passes over the rollout (and the `reuse` segments before it) in `minibatches` of samples."""
-        batch, scale, explained = self._batch(learner, rollout, ring, axis)
+        batch, scale, explained = self._batch(learner, rollout, ring, self.discount(progress), axis)
         params = {**learner.params, "value": value_scale.rescaled(learner.params["value"], learner.scale, scale)}
-        rate = self._rate(learner, progress)
+        rate, bonus = self._rate(learner, progress), self._bonus(progress)
         flat, unravel = ravel_pytree(params)
 
         def learn(carry: tuple[Array, PyTree], rows: Batch) -> tuple[tuple[Array, PyTree], Report]:
-            gradient, report = jax.grad(lambda vector: self._loss(unravel(vector), rows), has_aux=True)(carry[0])
+            gradient, report = jax.grad(lambda vector: self._loss(unravel(vector), rows, bonus), has_aux=True)(carry[0])
             gradient = _mean(gradient, axis)
             norm = jnp.linalg.norm(gradient)
             usable = jnp.isfinite(norm)
@@ -164,11 +170,13 @@ class PPO:
         # Averaged here and not in every step: each reduction makes all devices wait for one another.
         report = _mean(report, axis)
         report |= {"learning_rate": rate, "explained_variance": explained, "value_std": scale.std}
-        learner = replace(learner, params=unravel(flat), optimizer=optimizer, scale=scale, learning_rate=self._adapted(rate, report["kl"]))
-        return learner, report
+        params = unravel(flat)
+        averaged = optax.incremental_update(params["policy"], learner.averaged, 1 - self.settings.average) if self.settings.average else ()
+        rate = self._adapted(rate, report["kl"])
+        return replace(learner, params=params, optimizer=optimizer, scale=scale, learning_rate=rate, averaged=averaged), report
 
-    def _loss(self, params: dict[str, PyTree], rows: Batch) -> tuple[Array, Report]:
-        """Clipped surrogate, value error and entropy bonus of one minibatch."""
+    def _loss(self, params: dict[str, PyTree], rows: Batch, bonus: float | Array) -> tuple[Array, Report]:
+        """Clipped surrogate, value error and entropy, weighted with `bonus`, of one minibatch."""
         logits: Any = self.policy.apply(params["policy"], entry(rows.obs, "policy"))
         value = self._out(params["value"], rows.obs)
         log_ratio = self.distribution.log_prob(logits, rows.choice) - rows.log_prob
@@ -177,7 +185,7 @@ class PPO:
         policy_loss = -jnp.mean(jnp.minimum(ratio * rows.advantage, clipped * rows.advantage))
         value_loss = 0.5 * jnp.mean(rows.weight * (value - rows.target) ** 2)
         entropy = jnp.mean(self.distribution.entropy(logits, rows.choice))
-        loss = policy_loss + self.settings.value_weight * value_loss - self.settings.entropy * entropy
+        loss = policy_loss + self.settings.value_weight * value_loss - bonus * entropy
         report = {
             "policy_loss": policy_loss,
             "value_loss": value_loss,
@@ -188,18 +196,21 @@ class PPO:
         }
         return loss, report
 
-    def _batch(self, learner: PPOLearner, rollout: Rollout, ring: Ring, axis: str | None) -> tuple[Batch, ValueScale, Array]:
+    def _batch(self, learner: PPOLearner, rollout: Rollout, ring: Ring, discount: float | Array, axis: str | None) -> tuple[Batch, ValueScale, Array]:
         """Advantages and targets of the fresh rollout, and beside it (as further columns) those of the segments reused."""
         value = self._critic_of(learner)
         values = value(rollout.obs)
         after = values_after(value, values, value(rollout.last_obs), rollout)
-        advantage = gae(rollout.reward, values, after, rollout.terminated, rollout.ended, discount=self.discount, trace=self.settings.trace)
+        cost = self.settings.failure_cost * _mean(jnp.mean(jnp.abs(rollout.reward)), axis)
+        reward = rollout.reward - cost * rollout.terminated
+        advantage = gae(reward, values, after, rollout.terminated, rollout.ended, discount=discount, trace=self.settings.trace)
         seen = normalize(learner.moments, rollout.obs, self.settings.clip_obs)
         batch = Batch(seen, rollout.choice, rollout.log_prob, advantage, advantage + values, jnp.ones_like(advantage))
         parts, first_obs = [batch], jax.tree.map(lambda leaf: leaf[0], rollout.obs)
         for back in range(1, self.settings.reuse + 1):
             old = segment(ring, rollout.reward.shape[0], back)
-            parts.append(self._reused(learner, old, first_obs, ring.filled >= (back + 1) * rollout.reward.shape[0]))
+            old["reward"] = old["reward"] - cost * old["terminated"]
+            parts.append(self._reused(learner, old, first_obs, ring.filled >= (back + 1) * rollout.reward.shape[0], discount))
             first_obs = jax.tree.map(lambda leaf: leaf[0], old["obs"])
         batch = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *parts)
 
@@ -211,7 +222,7 @@ class PPO:
         explained = jnp.where(jnp.isfinite(spread), 1 - variance / jnp.maximum(spread, 1e-12), 0.0)
         return replace(batch, advantage=advantage, target=(batch.target - scale.mean) / scale.std), scale, explained
 
-    def _reused(self, learner: PPOLearner, old: dict[str, PyTree], next_obs: PyTree, stored: Array) -> Batch:
+    def _reused(self, learner: PPOLearner, old: dict[str, PyTree], next_obs: PyTree, stored: Array, discount: float | Array) -> Batch:
         """An earlier segment [T, N], corrected for the policy having moved since. `next_obs` [N, ...] followed its last row."""
         value = self._critic_of(learner)
         seen = normalize(learner.moments, old["obs"], self.settings.clip_obs)
@@ -222,7 +233,7 @@ class PPO:
         following = jnp.concatenate([values[1:], value(next_obs)[None]])
         after = jnp.where(old["truncated"], old["cut_value"], following)
         ended = old["terminated"] | old["truncated"]
-        advantage = gae(old["reward"], values, after, old["terminated"], ended, discount=self.discount, trace=self.settings.trace, weight=weight)
+        advantage = gae(old["reward"], values, after, old["terminated"], ended, discount=discount, trace=self.settings.trace, weight=weight)
         return Batch(seen, old["choice"], log_prob, advantage, advantage + values, weight)
 
     def _critic_of(self, learner: PPOLearner) -> Any:
@@ -244,6 +255,11 @@ class PPO:
         if self.settings.schedule == "linear":
             return jnp.float32(self.settings.learning_rate) * jnp.maximum(1.0 - progress, 0.0)
         return learner.learning_rate
+
+    def _bonus(self, progress: Float[Array, ""]) -> float | Array:
+        """The weight of the entropy in this update."""
+        left = jnp.maximum(1.0 - progress, 0.0) if self.settings.entropy_schedule == "linear" else 1.0
+        return self.settings.entropy * left
 
     def _adapted(self, rate: Array, kl: Array) -> Array:
         """The next rate: with `schedule=kl`, moved by half where the policy moved twice too far, or half as far as it may."""

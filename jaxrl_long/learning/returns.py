@@ -14,7 +14,7 @@ def gae(
     terminated: Bool[Array, "T N"],
     ended: Bool[Array, "T N"],
     *,
-    discount: float,
+    discount: float | Float[Array, ""],
     trace: float,
     weight: Float[Array, "T N"] | None = None,
 ) -> Float[Array, "T N"]:
@@ -45,3 +45,15 @@ def gae(
 def lookahead_discount(lookahead: float, discount: float) -> float:
     """γ of an agent that looks `lookahead` steps ahead: 1 − 1/lookahead; `discount` itself where lookahead is 0."""
     return 1.0 - 1.0 / lookahead if lookahead > 0 else discount
+
+
+@typed
+def growing_discount(first: float, last: float, progress: Float[Array, ""]) -> Float[Array, ""]:
+    """γ on the way from one to the other: the lookahead 1 / (1 − γ) moves by equal ratios.
+
+        1 − γ = (1 − γ₀)^(1 − p) (1 − γ₁)^p
+
+    `progress` p is clipped to [0, 1].
+    """
+    done = jnp.clip(progress, 0.0, 1.0)
+    return 1.0 - (1.0 - first) ** (1.0 - done) * (1.0 - last) ** done
