@@ -16,6 +16,7 @@ SCHEDULES = ("constant", "linear", "kl")
 ACTIVATIONS = ("tanh", "relu", "swish", "elu")
 CODECS = ("float32", "bfloat16")
 PRECISIONS = ("default", "high", "highest")
+SOURCES = ("pool", "fresh", "archive", "rewind")
 TRACKERS = ("wandb",)
 WANDB_MODES = ("auto", "online", "offline")
 
@@ -59,6 +60,15 @@ class RestartSettings:
     """Start states kept ready; a restart takes one of them."""
     renew: int = setting(8, low=0, high=2**16)
     """How many of them are redrawn at each update. 0: none, ever."""
+    source: str = setting("pool", choices=SOURCES)
+    """Where episodes go on: from the pool, from a fresh draw each time, or (a share of them) from a moment that the episode has
+    been through: `archive` whatever ended it, `rewind` where it failed."""
+    share: float = setting(0.5, low=0, high=1)
+    """Share of these ends that go back to an earlier moment."""
+    keep: int = setting(8, low=1, high=2**16)
+    """Moments kept of each environment."""
+    spacing: int = setting(0, low=0, high=MAX_INT32 - 1)
+    """Steps between two of them, a multiple of `rollout_length`; 0: one rollout."""
 
 
 @dataclass

@@ -251,6 +251,14 @@ def renewed_starts_fit_the_pool(settings: Settings) -> Iterator[str]:
         yield f"restart.renew={renew} is above restart.pool={pool}. Nearest: restart.renew={pool} or restart.pool={renew}."
 
 
+@rule("restart.spacing", "rollout_length")
+def moments_are_kept_between_rollouts(settings: Settings) -> Iterator[str]:
+    """The archive takes in a moment after a rollout, never within one."""
+    spacing, length = settings.restart.spacing, settings.rollout_length
+    if spacing % length:
+        yield f"restart.spacing={spacing} is not a multiple of rollout_length={length}. Nearest: {nearest_multiples(length, spacing, MAX_INT32 - 1)}."
+
+
 @rule("run_dir")
 def run_dir_can_be_written(settings: Settings) -> Iterator[str]:
     """The run's folder exists or can be created, and files can be written into it."""

@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxrl_long.algorithms.protocol import Algorithm, Report, Rollout
+from jaxrl_long.envs.archive import drawn, make_archive, remembered
 from jaxrl_long.envs.simulator import SimStep
 from jaxrl_long.envs.vector import EnvState, VectorEnv
 from jaxrl_long.learning.moments import Count, Sum
@@ -27,7 +28,7 @@ AXIS = "devices"
 """The mesh axis that environments are split over."""
 
 # Draws are keyed by (run key, update, what for, global environment, step): they depend on no device, block or chunk.
-PARAMETERS, FIRST_STARTS, FIRST_POOL, POOL_STARTS, ROLLOUT, LEARNING = range(6)
+PARAMETERS, FIRST_STARTS, FIRST_POOL, POOL_STARTS, ROLLOUT, LEARNING, PAST = range(7)
 
 
 @struct.dataclass
@@ -39,6 +40,8 @@ class TrainState:
     """Leaves [N, ...], split over devices."""
     starts: SimStep
     """The pool of start states that restarts draw from, leaves [M, ...]; on every device the same."""
+    archive: PyTree
+    """Moments that episodes may go back to, leaves [K, N, ...], split over devices along N; () where they never do."""
     memory: PyTree
     """What the policy remembers, leaves [N, ...], split over devices."""
     replay: Ring
@@ -83,6 +86,10 @@ class Program:
     pool: int
     renew: int
     """Start states redrawn at each update, at most `pool`."""
+    keep: int = 1
+    """Moments K of each environment that the archive holds."""
+    keep_every: int = 1
+    """Updates between two of them."""
 
     @property
     def steps_per_update(self) -> int:
@@ -97,6 +104,7 @@ def update(program: Program, state: TrainState) -> tuple[TrainState, Report, Fau
     state, report = improve(program, state, rollout)
     state = observe(program, state, rollout)
     state = renew_starts(program, state)
+    state = remember_moments(program, state)
     return replace(state, update=state.update + 1), {**summary, **report}, fault
 
 
@@ -104,15 +112,16 @@ def collect(program: Program, state: TrainState) -> tuple[TrainState, Rollout, F
     """T steps of the policy in every environment, a cache-sized block of environments at a time."""
     first_memory, rollout_key = state.memory, derived(state.key, state.update, ROLLOUT)
 
-    def roll(block: tuple[EnvState, PyTree]) -> tuple[tuple[EnvState, PyTree, Fault], tuple[Rollout, Report]]:
-        env_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(rollout_key, block[0].index)
-        carry = (*block, no_fault(program, state))
+    def roll(block: tuple[EnvState, PyTree, PyTree]) -> tuple[tuple[EnvState, PyTree, Fault], tuple[Rollout, Report]]:
+        env, memory, past = block
+        env_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(rollout_key, env.index)
+        carry = (env, memory, no_fault(program, state))
 
         def step(carry: tuple[EnvState, PyTree, Fault], t: Array) -> tuple[tuple[EnvState, PyTree, Fault], tuple[Rollout, Report]]:
             env, memory, fault = carry
             act_keys, sim_keys = jnp.moveaxis(jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, t)))(env_keys), 1, 0)
             decision = program.algorithm.act(state.learner, env.obs, memory, env.age == 0, act_keys)
-            after, outcome = program.vector.step(env, decision.action, sim_keys, state.starts)
+            after, outcome = program.vector.step(env, decision.action, sim_keys, state.starts, past)
             fault = remember(fault, outcome.fault, env, decision.action, sim_keys, state.update)
             row = Rollout(
                 obs=env.obs,
@@ -129,7 +138,7 @@ def collect(program: Program, state: TrainState) -> tuple[TrainState, Rollout, F
 
         return jax.lax.scan(step, carry, jnp.arange(program.rollout_length))
 
-    (env, memory, faults), (rows, summaries) = in_blocks(roll, (state.env, state.memory), program.block)
+    (env, memory, faults), (rows, summaries) = in_blocks(roll, (state.env, state.memory, moments_to_return_to(program, state)), program.block)
     # Blocks come first: [blocks, T, block, ...] -> [T, N, ...].
     rows = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1).reshape(leaf.shape[1], -1, *leaf.shape[3:]), rows)
     rollout = replace(rows, last_obs=env.obs, memory=first_memory)
@@ -169,6 +178,20 @@ def renew_starts(program: Program, state: TrainState) -> TrainState:
     return replace(state, starts=jax.tree.map(lambda old, new: old.at[slots].set(new), state.starts, fresh))
 
 
+def moments_to_return_to(program: Program, state: TrainState) -> PyTree:
+    """One of each environment's kept moments for the rollout to come; None where episodes never go back."""
+    if not program.vector.returns:
+        return None
+    return drawn(state.archive, jax.vmap(jax.random.fold_in, in_axes=(None, 0))(derived(state.key, state.update, PAST), state.env.index))
+
+
+def remember_moments(program: Program, state: TrainState) -> TrainState:
+    """The archive takes in where the environments are now."""
+    if not program.vector.returns:
+        return state
+    return replace(state, archive=remembered(state.archive, state.env, state.update, program.keep_every, program.rollout_length))
+
+
 def summarize(outcome: Any) -> Report:
     """What is reported of one step, added up over environments; names ending in `_count` are added up over a chunk."""
     return {
@@ -178,6 +201,7 @@ def summarize(outcome: Any) -> Report:
         "finished_score_count": jnp.sum(outcome.finished_score),
         # No integer: a million environments may end together, each a million steps old.
         "finished_length_count": jnp.sum(outcome.finished_length, dtype=jnp.float32),
+        "returned_count": jnp.sum(outcome.returned, dtype=jnp.int32),
         "success_count": jnp.sum(outcome.success & outcome.ended, dtype=jnp.int32),
         "fault_count": jnp.sum(outcome.fault, dtype=jnp.int32),
     }
@@ -225,6 +249,7 @@ def state_specs(state: TrainState) -> TrainState:
         learner=jax.tree.map(lambda _: everywhere, state.learner),
         env=jax.tree.map(lambda _: split, state.env),
         starts=jax.tree.map(lambda _: everywhere, state.starts),
+        archive=jax.tree.map(lambda _: P(None, AXIS), state.archive),
         memory=jax.tree.map(lambda _: split, state.memory),
         replay=Ring(jax.tree.map(lambda _: P(None, AXIS), state.replay.rows), everywhere, everywhere),
         key=everywhere,
@@ -255,7 +280,8 @@ def _build(program: Program, key: Key[Array, ""], index: Int[Array, " n"]) -> Tr
     memory = program.algorithm.initial_memory(index.shape[0])
     row = jax.eval_shape(lambda: program.algorithm.ring_fields(learner, empty_rollout(program, learner, env, memory)))
     row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), row)
-    return TrainState(learner, env, starts, memory, make_ring(program.capacity, program.codec, row), key, jnp.int32(0))
+    archive = make_archive(env, program.keep) if program.vector.returns else ()
+    return TrainState(learner, env, starts, archive, memory, make_ring(program.capacity, program.codec, row), key, jnp.int32(0))
 
 
 def empty_rollout(program: Program, learner: Any, env: EnvState, memory: PyTree) -> Rollout:

@@ -25,6 +25,8 @@ PROBES = [
     probes.DelayedReward,
     probes.ChosenReward,
     probes.MatchedReward,
+    probes.LateReward,
+    probes.RareTrap,
 ]
 N, STEPS = 3, 4
 

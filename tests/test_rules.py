@@ -59,6 +59,12 @@ def test_the_defaults_keep_every_rule():
         ),
         (Settings(replay=ReplaySettings(capacity=5)), "replay.capacity=5 is not a multiple of rollout_length x num_envs = 8192. Nearest: 8192."),
         (Settings(algorithm=ppo(lookahead=1.5)), "algorithm.lookahead=1.5 is neither 0 (off) nor at least 2. Nearest: 0 or 2."),
+        (Settings(algorithm=ppo(lookahead_end=1)), "algorithm.lookahead_end=1 is neither 0 (off) nor at least 2. Nearest: 0 or 2."),
+        (
+            Settings(algorithm=ppo(discount=1, lookahead_end=500)),
+            "algorithm.lookahead_end=500 has no start to grow from: algorithm.discount=1 looks ahead for ever. Nearest: algorithm.lookahead=100.",
+        ),
+        (Settings(restart=RestartSettings(spacing=100)), "restart.spacing=100 is not a multiple of rollout_length=32. Nearest: 96 or 128."),
         (
             Settings(restart=RestartSettings(pool=4, renew=8)),
             "restart.renew=8 is above restart.pool=4. Nearest: restart.renew=4 or restart.pool=8.",

@@ -246,3 +246,62 @@ class MatchedReward(Probe):
     def paid(self, state: Signal, chosen: Float[Array, ""]) -> Float[Array, ""]:
         """1 for the right action, -1 for the opposite one."""
         return state.sign * chosen
+
+
+class LateReward:
+    """Eight actions; pays 1 for the third one before age `late`, and for the sixth from then on. Observes which of both it is; never ends.
+
+    Training episodes that are cut before `late` can't find out, unless they go on from a later moment than their start.
+    """
+
+    obs_size = 1
+    action = Discrete(8)
+    dt = 1.0
+
+    def __init__(self, late: int = 200) -> None:
+        """In steps."""
+        self.late = late
+
+    def reset(self, key: Key[Array, ""]) -> SimStep:
+        """Always at 0."""
+        del key
+        return SimStep(Age(jnp.zeros((), jnp.int32)), jnp.zeros(1), jnp.zeros(()), jnp.zeros((), bool))
+
+    def step(self, state: Age, action: Array, key: Key[Array, ""]) -> SimStep:
+        """Pay for the action, and count one on."""
+        del key
+        after = Age(state.t + 1)
+        paid = action == jnp.where(state.t >= self.late, 5, 2)
+        return SimStep(after, (after.t >= self.late).astype(jnp.float32)[None], paid.astype(jnp.float32), jnp.zeros((), bool))
+
+
+class RareTrap:
+    """A round track of `length` steps with one lock at its end: who has not taken the actions 1, 2, 3 on the last three of them has failed there.
+
+    Elsewhere action 0 pays 1, and the others nothing. Observes the last three places as 1, 2 and 3, all others as 0. Starts anywhere.
+    """
+
+    obs_size = 1
+    action = Discrete(4)
+    dt = 1.0
+
+    def __init__(self, length: int = 1000) -> None:
+        """`length` in steps."""
+        self.length = length
+
+    def reset(self, key: Key[Array, ""]) -> SimStep:
+        """Somewhere on the track, the lock's last three steps excepted."""
+        place = Signal(jax.random.randint(key, (), 0, self.length - 3), jnp.ones(()))
+        return SimStep(place, self._seen(place), jnp.zeros(()), jnp.zeros((), bool))
+
+    def step(self, state: Signal, action: Array, key: Key[Array, ""]) -> SimStep:
+        """Go on by one; the state's sign turns negative with a wrong action at the lock."""
+        del key
+        wanted = self._seen(state)[0]
+        sign = jnp.where((wanted > 0) & (action != wanted), -1.0, state.sign)
+        after = Signal((state.t + 1) % self.length, sign)
+        reward = jnp.where(wanted > 0, 1.0, (action == 0).astype(jnp.float32))
+        return SimStep(after, self._seen(after), reward, (after.t == 0) & (sign < 0))
+
+    def _seen(self, state: Signal) -> Float[Array, "1"]:
+        return jnp.maximum(0.0, 4.0 - (self.length - state.t))[None]

@@ -33,6 +33,21 @@ class EnvState:
 
 
 @struct.dataclass
+class Moment:
+    """Where N environments once were, to go back to; every leaf is [N, ...]."""
+
+    sim: PyTree
+    obs: PyTree
+    age: Int[Array, " N"]
+    score: Sum
+
+    @classmethod
+    def of(cls, env: EnvState) -> "Moment":
+        """Where they are now."""
+        return cls(env.sim, env.obs, env.age, env.score)
+
+
+@struct.dataclass
 class Outcome:
     """What one step of N environments brought; every leaf is [N, ...]."""
 
@@ -51,6 +66,8 @@ class Outcome:
     """Its steps; 0 where none ended."""
     success: Bool[Array, " N"]
     """The task is solved in the state reached; always False where the simulator does not say."""
+    returned: Bool[Array, " N"]
+    """The episode ended and goes on from an earlier moment of its own, instead of starting anew."""
 
     @property
     def ended(self) -> Bool[Array, " N"]:
@@ -76,13 +93,25 @@ def _finite(step: SimStep) -> Bool[Array, " N"]:
 
 @dataclass(frozen=True)
 class VectorEnv:
-    """N copies of `simulator` that end at `horizon`, and in training restart every `restart_every` steps besides (0: never)."""
+    """N copies of `simulator` that end at `horizon`, and in training restart every `restart_every` steps besides (0: never).
+
+    What ended starts anew, from the pool (or from a `fresh` draw each time); with `archive` a `share` of all ends, and with
+    `rewind` of the failures, goes on from an earlier moment of the same episode instead.
+    """
 
     simulator: Simulator
     horizon: int
     restart_every: int = 0
     restart_random: bool = False
     stagger: bool = False
+    source: str = "pool"
+    """pool, fresh, archive or rewind."""
+    share: float = 0.5
+
+    @property
+    def returns(self) -> bool:
+        """Whether ended episodes may go on from earlier moments."""
+        return self.source in ("archive", "rewind")
 
     def starts(self, keys: Key[Array, " M"]) -> SimStep:
         """M freshly drawn start states, every leaf [M, ...]."""
@@ -99,8 +128,11 @@ class VectorEnv:
         return EnvState(start.state, start.obs, ages, deadline, Sum.zeros(index.shape), index)
 
     @typed
-    def step(self, state: EnvState, action: PyTree, keys: Key[Array, " N"], starts: SimStep) -> tuple[EnvState, Outcome]:
-        """One step of N environments. `keys` [N] are consumed; `starts` [M, ...] is the pool that restarts draw from."""
+    def step(self, state: EnvState, action: PyTree, keys: Key[Array, " N"], starts: SimStep, past: PyTree = None) -> tuple[EnvState, Outcome]:
+        """One step of N environments. `keys` [N] are consumed; `starts` [M, ...] is the pool that restarts draw from.
+
+        `past` is where each environment may go back to, a Moment [N, ...] and whether there is one [N]; None: nowhere.
+        """
         step_keys, restart_keys = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
 
         # Physics.
@@ -117,6 +149,8 @@ class VectorEnv:
         truncated = ((age >= state.deadline) | fault) & ~terminated
         ended = terminated | truncated
 
+        returned = self._returned(terminated, ended, restart_keys, past)
+
         # Score.
         score = state.score.plus(reward)
         outcome = Outcome(
@@ -128,27 +162,49 @@ class VectorEnv:
             finished_score=jnp.where(ended, score.value, 0.0),
             finished_length=jnp.where(ended, age, 0),
             success=self._success(after) & ~fault,
+            returned=returned,
         )
 
         # Restart.
         going_on = EnvState(after.state, after.obs, age, state.deadline, score, state.index)
-        return self._restart(going_on, ended, restart_keys, starts), outcome
+        return self._restart(going_on, ended, returned, restart_keys, starts, past), outcome
 
-    def _restart(self, state: EnvState, ended: Bool[Array, " N"], keys: Key[Array, " N"], starts: SimStep) -> EnvState:
-        """The same environments, those that ended at a start drawn from the pool.
+    def _returned(self, terminated: Bool[Array, " N"], ended: Bool[Array, " N"], keys: Key[Array, " N"], past: PyTree) -> Bool[Array, " N"]:
+        """Which of the ended episodes go back: a share of those that may and that have a moment to go back to."""
+        if past is None:
+            return jnp.zeros_like(ended)
+        lots = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, 2)))(keys)
+        return (terminated if self.source == "rewind" else ended) & past[1] & (lots < self.share)
+
+    def _restart(
+        self, state: EnvState, ended: Bool[Array, " N"], returned: Bool[Array, " N"], keys: Key[Array, " N"], starts: SimStep, past: PyTree
+    ) -> EnvState:
+        """The same environments, those that ended at a start drawn from the pool, or at the moment that they go back to.
 
         Most steps end nothing, and the copies are then skipped; under `vmap` the branch becomes a plain choice.
         """
 
         def restarted(state: EnvState) -> EnvState:
-            pool_size = jax.tree.leaves(starts)[0].shape[0]
-            pick = jax.vmap(lambda key: jax.random.randint(key, (), 0, pool_size))(keys)
-            start = jax.tree.map(lambda leaf: leaf[pick], starts)
-            deadline = self._deadline(jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 1))
+            start = self._start(keys, starts)
+            interval = self._deadline(jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 1))
             zero = jnp.zeros_like(state.age)
-            return _where(ended, EnvState(start.state, start.obs, zero, deadline, Sum.zeros(zero.shape), state.index), state)
+            again = EnvState(start.state, start.obs, zero, interval, Sum.zeros(zero.shape), state.index)
+            if past is not None:
+                then = past[0]
+                # Not age + interval, which may be more than an int32 holds.
+                deadline = then.age + jnp.minimum(interval, self.horizon - then.age)
+                again = _where(returned, EnvState(then.sim, then.obs, then.age, deadline, then.score, state.index), again)
+            return _where(ended, again, state)
 
         return jax.lax.cond(jnp.any(ended), restarted, lambda state: state, state)
+
+    def _start(self, keys: Key[Array, " N"], starts: SimStep) -> SimStep:
+        """A start for each environment, drawn from the pool [M, ...] or, with `fresh`, from the world itself."""
+        if self.source == "fresh":
+            return self.starts(jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 3))
+        pool_size = jax.tree.leaves(starts)[0].shape[0]
+        pick = jax.vmap(lambda key: jax.random.randint(key, (), 0, pool_size))(keys)
+        return jax.tree.map(lambda leaf: leaf[pick], starts)
 
     def _deadline(self, keys: Key[Array, " N"]) -> Int[Array, " N"]:
         """Age at which each new episode is cut: the horizon, or the training restart before it.
@@ -173,4 +229,4 @@ class VectorEnv:
 
     def endless(self) -> "VectorEnv":
         """The same environments as an evaluation runs them: to the horizon, all from age 0."""
-        return replace(self, restart_every=0, stagger=False)
+        return replace(self, restart_every=0, stagger=False, source="pool")

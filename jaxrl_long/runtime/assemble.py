@@ -46,7 +46,7 @@ def program(settings: Settings) -> Program:
     simulator = registry.make(settings.env, settings.horizon)
     layout = mesh(settings.devices)
     restart = settings.restart
-    vector = VectorEnv(simulator, settings.horizon, restart.every, restart.random, restart.stagger)
+    vector = VectorEnv(simulator, settings.horizon, restart.every, restart.random, restart.stagger, restart.source, restart.share)
     return Program(
         vector=vector,
         algorithm=algorithm(settings.algorithm, simulator),
@@ -59,4 +59,6 @@ def program(settings: Settings) -> Program:
         codec=settings.replay.codec,
         pool=restart.pool,
         renew=min(restart.renew, restart.pool),
+        keep=restart.keep,
+        keep_every=max(1, restart.spacing // settings.rollout_length),
     )

@@ -45,7 +45,7 @@ def load(settings: EvaluateSettings, stored: Settings, say: Callable[[str], None
     shapes = state_shapes(program)
     # Only the learner's leaves are read: the ring may be large, and another number of environments doesn't matter.
     nothing: Any = None
-    wanted = TrainState(shapes.learner, env=nothing, starts=nothing, memory=nothing, replay=nothing, key=nothing, update=nothing)
+    wanted = TrainState(shapes.learner, env=nothing, starts=nothing, archive=nothing, memory=nothing, replay=nothing, key=nothing, update=nothing)
     learner = checkpoints.restore(update, wanted, partial=True)[0].learner
     return Agent(replace(program, vector=replace(program.vector, horizon=settings.horizon)), learner, update)
 

@@ -12,7 +12,7 @@ from jaxrl_long.trainer import Program, TrainState
 
 def needed(program: Program, shapes: TrainState) -> memory.Need:
     """Bytes of a train state: each device's share, and what every device has a copy of."""
-    return memory.Need(program.mesh.size * _bytes((shapes.learner, shapes.starts)), _bytes((shapes.env, shapes.memory)), _bytes(shapes.replay))
+    return memory.Need(program.mesh.size * _bytes((shapes.learner, shapes.starts)), _bytes((shapes.env, shapes.archive, shapes.memory)), _bytes(shapes.replay))
 
 
 def room(program: Program) -> int:

@@ -36,6 +36,7 @@ def training_row(number: dict[str, int | float], update: int, updates: int, step
         "episode_length": number["finished_length_count"] / ended if ended else None,
         "terminations": failures,
         "truncations": number["truncated_count"],
+        "returns_to_a_moment": number["returned_count"],
         "faults": number["fault_count"],
         "skipped_minibatches": int(number.get("skipped_count", 0)),
         **{name: number[name] for name in LEARNING if name in number},
