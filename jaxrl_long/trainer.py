@@ -105,7 +105,7 @@ def update(program: Program, state: TrainState) -> tuple[TrainState, Report, Fau
     state = observe(program, state, rollout)
     state = renew_starts(program, state)
     state = remember_moments(program, state)
-    return replace(state, update=state.update + 1), {**summary, **report}, fault
+    return replace(state, update=state.update + 1), {**summary, **report, **ages(state.env)}, fault
 
 
 def collect(program: Program, state: TrainState) -> tuple[TrainState, Rollout, Fault, Report]:
@@ -205,6 +205,12 @@ def summarize(outcome: Any) -> Report:
         "success_count": jnp.sum(outcome.success & outcome.ended, dtype=jnp.int32),
         "fault_count": jnp.sum(outcome.fault, dtype=jnp.int32),
     }
+
+
+def ages(env: EnvState) -> Report:
+    """How old the environments' episodes are: the median (of devices' medians, their mean) and the oldest."""
+    age = env.age.astype(jnp.float32)
+    return {"age_median": jax.lax.pmean(jnp.median(age), AXIS), "age_max": jax.lax.pmax(jnp.max(age), AXIS)}
 
 
 def no_fault(program: Program, state: TrainState) -> Fault:

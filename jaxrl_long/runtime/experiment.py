@@ -177,6 +177,7 @@ class Experiment:
         self.schedule.measured(train_s / launched.updates)
         row = training_row(numbers, launched.update, launched.updates, self.program.steps_per_update, train_s, self.has_success)
         row["window_return"] = None
+        row["horizon_share"] = max(self.row.get("horizon_share", 0.0), row["age_max"] / self.settings.horizon)
         if state is not None and self.schedule.evaluates(launched.update):
             row |= self._evaluate(state)
         if row["faults"] and not self.dumped:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from jaxrl_long.runtime.endurance import between_failures
 from jaxrl_long.runtime.evaluation import Snapshot
 
 LEARNING = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "explained_variance", "learning_rate", "grad_norm", "value_std")
@@ -24,6 +25,7 @@ class Clock:
 def training_row(number: dict[str, int | float], update: int, updates: int, steps_per_update: int, train_s: float, has_success: bool) -> dict[str, Any]:
     """A row from the numbers of one chunk of `updates` updates that took `train_s` seconds; None where there is nothing to say."""
     steps = updates * steps_per_update
+    low, high = between_failures(steps, int(number["terminated_count"]))
     failures, ended = number["terminated_count"], number["terminated_count"] + number["truncated_count"]
     row = {
         "update": update,
@@ -31,12 +33,16 @@ def training_row(number: dict[str, int | float], update: int, updates: int, step
         "steps_per_s": steps / train_s if train_s > 0 else None,
         "reward_per_step": number["reward_count"] / steps,
         "steps_between_failures": steps / failures if failures else None,
+        "steps_between_failures_low": low,
+        "steps_between_failures_high": high,
         "episodes": ended,
         "episode_return": number["finished_score_count"] / ended if ended else None,
         "episode_length": number["finished_length_count"] / ended if ended else None,
         "terminations": failures,
+        "age_median": number["age_median"],
+        "age_max": number["age_max"],
         "truncations": number["truncated_count"],
-        "returns_to_a_moment": number["returned_count"],
+        "rewinds": number["returned_count"],
         "faults": number["fault_count"],
         "skipped_minibatches": int(number.get("skipped_count", 0)),
         **{name: number[name] for name in LEARNING if name in number},
