@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks import endurance as study
 from benchmarks import horizon, plan_accuracy, time_to_return
 from benchmarks.harness import RESULTS, ROOT, Row, latest
 
@@ -185,6 +186,35 @@ def plans(results: Path) -> str:
     return f"{markdown(header, cells)}\n\n{plan_accuracy.summary(rows)} {machine(rows)}"
 
 
+def options(results: Path) -> str:
+    """What makes agents last: each task's options, those that last longest first, against the task's base."""
+    rows = study.newest(results)
+    cells = []
+    for (env, steps, length), group in by(rows, "env", "asked_steps", "endurance").items():
+        groups = by(group, "option")
+        base = groups.get((study.BASE,), [])
+        asked = f"{env}, {statistics.median(row['steps'] for row in group) / 1e6:.0f}M steps" if steps else env
+        ranked = sorted(groups.items(), key=lambda item: _lasting(item[1]), reverse=True)
+        cells += [[asked, name, f"{length:,}", *_compared(runs, base)] for (name,), runs in ranked]
+    header = ["env", "option", "examined for", "seeds", "alive at the end, mean (worst)", "steps between failures, median", "times the base's"]
+    return f"{markdown([*header, 'window return (of the base)', 'steps/s (of the base)'], cells)}\n\n{machine(rows)}"
+
+
+def _lasting(runs: list[Row]) -> float:
+    return statistics.median(study.lasting(row) for row in runs)
+
+
+def _compared(runs: list[Row], base: list[Row]) -> list[str]:
+    """One option's columns. A bound stands for steps between failures where more than half of the runs saw none."""
+    alive, unseen = [row["alive"] for row in runs], sum(not row["steps_between_failures"] for row in runs)
+    text = f"{'> ' if unseen > len(runs) / 2 else ''}{_lasting(runs):,.0f}"
+    against = [f"{_lasting(runs) / _lasting(base):.1f}" if base else "–"]
+    for column in ("window_return", "steps_per_s"):
+        mine, other = (statistics.median(row[column] for row in some) for some in (runs, base or runs))
+        against.append(f"{mine:,.0f} ({mine / other:.0%})")
+    return [str(len(runs)), f"{statistics.mean(alive):.0%} ({min(alive):.0%})", text, *against]
+
+
 def others(results: Path) -> str:
     """Other libraries' trainers beside ours."""
     rows = latest("others", "side", "turn", results=results, kind="cpu")
@@ -219,6 +249,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "gpu": gpu,
     "time_to_return": times,
     "endurance": endurance,
+    "options": options,
     "floating_origin": floating_origin,
     "horizon": walks,
     "plan": plans,

@@ -72,6 +72,24 @@ class RestartSettings:
 
 
 @dataclass
+class DisturbSettings:
+    """What disturbs the world in *training*; evaluation is never disturbed."""
+
+    push: float = setting(0.0, low=0, high=1e3)
+    """Standard deviation of sudden changes of the body's speed along each axis of the ground, in m/s; 0: none."""
+    push_every: int = setting(200, low=1, high=MAX_INT32)
+    """Mean number of steps between two of them."""
+    observation: float = setting(0.0, low=0, high=1e3)
+    """Standard deviation of noise on every observed number, in its own unit."""
+    action: float = setting(0.0, low=0, high=10)
+    """Standard deviation of noise on every action, whose range is -1 to 1."""
+    mass: float = setting(0.0, low=0, high=0.9)
+    """Each episode's masses are multiplied by one number in 1 ± this."""
+    friction: float = setting(0.0, low=0, high=0.9)
+    """Each episode's friction is multiplied by one number in 1 ± this."""
+
+
+@dataclass
 class AlgorithmSettings:
     """PPO (Schulman et al. 2017, arXiv:1707.06347)."""
 
@@ -219,6 +237,7 @@ class Settings:
     deterministic: bool = False
     """Bit-equal runs on a GPU too, at some cost in speed. A CPU is always deterministic."""
     restart: RestartSettings = field(default_factory=RestartSettings)
+    disturb: DisturbSettings = field(default_factory=DisturbSettings)
     algorithm: AlgorithmSettings = field(default_factory=AlgorithmSettings)
     replay: ReplaySettings = field(default_factory=ReplaySettings)
     eval: EvalSettings = field(default_factory=EvalSettings)

@@ -259,6 +259,20 @@ def moments_are_kept_between_rollouts(settings: Settings) -> Iterator[str]:
         yield f"restart.spacing={spacing} is not a multiple of rollout_length={length}. Nearest: {nearest_multiples(length, spacing, MAX_INT32 - 1)}."
 
 
+@rule("env.name", "disturb.push", "disturb.action", "disturb.mass", "disturb.friction")
+def disturbances_fit_the_world(settings: Settings) -> Iterator[str]:
+    """A registered world is only disturbed in ways that it can be; a user's class is asked when it is built."""
+    facts, asked = environments().get(settings.env.name), settings.disturb
+    if facts is None:
+        return
+    bodies = bool(facts.backends) and settings.env.name != "fast"
+    able = {"push": facts.translation_invariant, "action": facts.action_size is not None, "mass": bodies, "friction": bodies}
+    why = {"push": "can't be pushed", "action": "has discrete actions"}
+    for name in (name for name, can in able.items() if getattr(asked, name) and not can):
+        reason = why.get(name, "has no body that could differ")
+        yield f"disturb.{name}={show(getattr(asked, name))}: env={settings.env.name} {reason}. Nearest: disturb.{name}=0."
+
+
 @rule("run_dir")
 def run_dir_can_be_written(settings: Settings) -> Iterator[str]:
     """The run's folder exists or can be created, and files can be written into it."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import harness, learning, ours, peers, processes, rollout, tables, time_to_return, train
+from benchmarks import endurance, harness, learning, ours, peers, processes, rollout, tables, time_to_return, train
 
 
 def test_a_row_carries_what_it_was_measured_on_and_is_found_again(tmp_path: Path) -> None:
@@ -326,6 +326,27 @@ def test_learning_trains_and_examines_what_it_trained(fake: list[str]) -> None:
     assert (row["alive"], row["reward_per_step"], row["first_reward_per_step"], row["training_steps_between_failures"]) == (1.0, 5.7, 6.0, 99.0)
     assert "env=ant seed=2 steps=4000000 horizon=1000000 algorithm.epochs=2 run_dir=" in fake[0]
     assert fake[1].endswith("horizon=16000 num_envs=64 json=true")
+
+
+def test_an_option_is_trained_and_examined_beside_the_tasks_own_settings(fake: list[str]) -> None:
+    row = endurance.run("rewind", 1, endurance.Options(env="walker2d", steps=4_000_000))
+    assert "env=walker2d seed=1 steps=4000000 algorithm.lookahead=100 algorithm.lookahead_end=0 restart.source=rewind run_dir=" in fake[0]
+    assert "horizon=20000 num_envs=64" in fake[1]
+    assert (row["window_return"], row["steps"], row["alive"]) == (6000.0, 1_638_400, 1.0)
+    # None failed: the bound.
+    assert endurance.lasting(row) == 341333.3
+
+
+def test_options_are_ranked_by_how_long_they_last_and_compared_with_the_base(tmp_path: Path) -> None:
+    asked = {"env": "ant", "asked_steps": 0, "endurance": 20_000, "steps": 4e6, "kind": "cpu"}
+    for option, seeds in {"base": [(1000.0, 0.5), (3000.0, 0.75)], "rewind": [(None, 1.0), (None, 0.98)]}.items():
+        for seed, (between, alive) in enumerate(seeds):
+            found = {"steps_between_failures": between, "steps_between_failures_at_least": 40_000.0, "alive": alive}
+            harness.record("endurance", {**asked, "option": option, "seed": seed, "window_return": 6000, "steps_per_s": 4e4, **found}, results=tmp_path)
+    lines = tables.options(tmp_path).splitlines()[2:4]
+    # 40,000 / 2,000 = 20
+    assert lines[0] == "| ant | rewind | 20,000 | 2 | 99% (98%) | > 40,000 | 20.0 | 6,000 (100%) | 40,000 (100%) |"
+    assert lines[1] == "| ant | base | 20,000 | 2 | 62% (50%) | 2,000 | 1.0 | 6,000 (100%) | 40,000 (100%) |"
 
 
 def test_startup_is_the_first_report_with_the_cache_filled_before_where_asked(fake: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

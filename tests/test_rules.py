@@ -8,7 +8,17 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from jaxrl_long import machine, rules
-from jaxrl_long.config import AlgorithmSettings, EnvSettings, EvalSettings, EvaluateSettings, ReplaySettings, RestartSettings, Settings, StopSettings
+from jaxrl_long.config import (
+    AlgorithmSettings,
+    DisturbSettings,
+    EnvSettings,
+    EvalSettings,
+    EvaluateSettings,
+    ReplaySettings,
+    RestartSettings,
+    Settings,
+    StopSettings,
+)
 from jaxrl_long.rules import EnvFacts, broken, divisors, environments, nearest_divisors, nearest_multiples, resolve
 
 
@@ -63,6 +73,11 @@ def test_the_defaults_keep_every_rule():
         (
             Settings(algorithm=ppo(discount=1, lookahead_end=500)),
             "algorithm.lookahead_end=500 has no start to grow from: algorithm.discount=1 looks ahead for ever. Nearest: algorithm.lookahead=100.",
+        ),
+        (Settings(EnvSettings("reacher"), disturb=DisturbSettings(push=1)), "disturb.push=1: env=reacher can't be pushed. Nearest: disturb.push=0."),
+        (
+            Settings(EnvSettings("cartpole"), disturb=DisturbSettings(mass=0.2)),
+            "disturb.mass=0.2: env=cartpole has no body that could differ. Nearest: disturb.mass=0.",
         ),
         (Settings(restart=RestartSettings(spacing=100)), "restart.spacing=100 is not a multiple of rollout_length=32. Nearest: 96 or 128."),
         (

@@ -1,6 +1,7 @@
 """Brax's environments as Simulators. The only module that imports brax; none of brax's training wrappers is used."""
 
 import contextlib
+import copy
 import io
 import warnings
 from collections.abc import Generator
@@ -80,6 +81,10 @@ class BraxSimulator:
         self.dt = round(float(env._dt if name == "fast" else env.dt), 7)
         hidden = options.get("exclude_current_positions_from_observation", True)
         self.translates: tuple[int, ...] = TRANSLATES.get(name, ()) if hidden else ()
+        if self.translates:
+            self.push = self._push
+        if name != "fast":
+            self.with_body = self._with_body
 
     def reset(self, key: Key[Array, ""]) -> SimStep:
         """Draw a start."""
@@ -127,10 +132,42 @@ class BraxSimulator:
             moved["j"] = joint.replace(pos=joint.pos.at[0].add(math.inv_rotate(offset, state["a_p"].rot[0])))
         return {**state, **moved}
 
+    def _push(self, state: PyTree, velocity: Float[Array, "3"]) -> PyTree:
+        """Add to the speed of the whole body, in m/s. Only meaningful along the axes in `translates`; 0 along the others."""
+        free = len(self.translates)
+        speeds = "qvel" if "qvel" in state else "qd"
+        moved = {speeds: state[speeds].at[:free].add(jnp.stack([velocity[axis] for axis in self.translates]))}
+        if "cd" in state:
+            # Of reduced coordinates everything else follows.
+            return self._keep(self._env.pipeline_init(state["q"], moved["qd"]))
+        if "xd_i" in state:
+            motion = state["xd_i"]
+            moved["xd_i"] = motion.replace(vel=motion.vel + velocity)
+        if "jd" in state:
+            # Links keep their speeds relative to one another; the first one's are relative to the world, in its anchor's frame.
+            motion, turn = state["jd"], state["a_p"].rot[0]
+            moved["jd"] = motion.replace(vel=motion.vel.at[0].add(math.inv_rotate(velocity, turn)))
+        return {**state, **moved}
+
+    def _with_body(self, mass: Float[Array, ""], friction: Float[Array, ""]) -> "BraxSimulator":
+        """The same task with every friction coefficient multiplied, and with a body that is so many times as heavy.
+
+        Its motors are as many times weaker, which is the same for them: in the maximal-coordinate backends these tasks give
+        every link the mass 1, whatever its inertia says.
+        """
+        system = self._env.sys
+        changed = {"geom_friction": system.geom_friction * friction, "actuator_gear": system.actuator_gear / mass}
+        other = copy.copy(self)
+        other._env = copy.copy(self._env)
+        other._env.sys = system.replace(actuator=system.actuator.replace(gear=system.actuator.gear / mass), **changed)
+        return other
+
+    def _keep(self, physics: Any) -> PyTree:
+        return {field: getattr(physics, field) for field in self._kept}
+
     def _result(self, after: Any) -> SimStep:
-        kept = {field: getattr(after.pipeline_state, field) for field in self._kept}
         obs = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), after.obs)
-        return SimStep(kept, obs, jnp.asarray(after.reward, jnp.float32), jnp.asarray(after.done) > 0.5)
+        return SimStep(self._keep(after.pipeline_state), obs, jnp.asarray(after.reward, jnp.float32), jnp.asarray(after.done) > 0.5)
 
 
 def _moved(transform: Any, offset: Float[Array, "3"]) -> Any:

@@ -48,6 +48,11 @@ class FloatingOrigin:
         if hasattr(inner, "success"):
             self.success = lambda state: inner.success(state.world)
 
+        if hasattr(inner, "push"):
+            self.push = lambda state, velocity: state.replace(world=inner.push(state.world, velocity))
+        if hasattr(inner, "with_body"):
+            self.with_body = lambda mass, friction: FloatingOrigin(inner.with_body(mass, friction))
+
     def reset(self, key: Key[Array, ""]) -> SimStep:
         """Draw a start, in cell 0."""
         start = self.inner.reset(key)

@@ -42,6 +42,8 @@ class Simulator(Protocol):
     Optional members, looked up with `getattr`:
     `translates: tuple[int, ...]` axes along which the world can be moved unnoticed, with `position(state) -> Float[Array, "3"]`,
     where it is (m), and `shift(state, offset: Float[Array, "3"]) -> state`, which moves all of it (see `FloatingOrigin`);
+    `push(state, velocity: Float[Array, "3"]) -> state`, which adds to the body's speed (m/s), and `with_body(mass, friction) -> Simulator`,
+    the same world with every mass and friction multiplied (see `Disturbed`);
     `max_steps: int` an inner time limit that cannot be switched off (a longer horizon is refused);
     `success(state) -> Bool[Array, ""]` whether the task is solved in this state.
     """

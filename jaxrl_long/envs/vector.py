@@ -229,4 +229,4 @@ class VectorEnv:
 
     def endless(self) -> "VectorEnv":
         """The same environments as an evaluation runs them: to the horizon, all from age 0."""
-        return replace(self, restart_every=0, stagger=False, source="pool")
+        return replace(self, simulator=getattr(self.simulator, "undisturbed", self.simulator), restart_every=0, stagger=False, source="pool")

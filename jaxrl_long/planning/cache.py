@@ -18,7 +18,7 @@ from jaxrl_long.rules import CONFIGS
 from jaxrl_long.runtime import memory
 from jaxrl_long.runtime.folder import write_atomically
 
-DECIDING = ("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "deterministic", "restart", "algorithm", "replay")
+DECIDING = ("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "deterministic", "restart", "disturb", "algorithm", "replay")
 """Settings that a measurement depends on."""
 EVALUATION = ("num_envs", "window")
 

@@ -8,6 +8,7 @@ from jaxrl_long.algorithms.ppo import PPO
 from jaxrl_long.algorithms.protocol import Algorithm
 from jaxrl_long.config import AlgorithmSettings, Settings
 from jaxrl_long.envs import registry
+from jaxrl_long.envs.disturbed import disturbed
 from jaxrl_long.envs.simulator import Continuous, Simulator
 from jaxrl_long.envs.vector import VectorEnv
 from jaxrl_long.learning.distributions import Categorical, Distribution, TanhNormal
@@ -43,7 +44,7 @@ def block_size(asked: int, per_device: int, platform: str) -> int:
 
 def program(settings: Settings) -> Program:
     """The static half of the run that the settings describe, on this process's devices."""
-    simulator = registry.make(settings.env, settings.horizon)
+    simulator = disturbed(registry.make(settings.env, settings.horizon), settings.disturb)
     layout = mesh(settings.devices)
     restart = settings.restart
     vector = VectorEnv(simulator, settings.horizon, restart.every, restart.random, restart.stagger, restart.source, restart.share)

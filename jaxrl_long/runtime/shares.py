@@ -22,7 +22,7 @@ from jaxrl_long.trainer import AXIS, Program, TrainState, empty_rollout, improve
 from jaxrl_long.typing import Array
 
 REPEATS = 3
-DECIDING = ("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "restart", "algorithm", "replay")
+DECIDING = ("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "restart", "disturb", "algorithm", "replay")
 """Settings that the shares depend on."""
 
 
