@@ -163,6 +163,8 @@ class EvalSettings:
     """Environments evaluated at once, over all devices."""
     window: int = setting(1000, low=1, high=MAX_INT32 - 1)
     """Steps whose summed reward is reported as `window_return`."""
+    lasting: bool = False
+    """Beside it, let environments live on from one evaluation to the next, `window` steps each time: how often do agents fail at any age?"""
 
 
 @dataclass
@@ -173,6 +175,8 @@ class CheckpointSettings:
     """Time between saves, in seconds or as 10m; 0: only at the end or when stopped. A new best evaluation is saved besides."""
     keep: int = setting(2, low=1, high=1000)
     """Latest checkpoints kept; the one with the best evaluation is kept besides."""
+    best: str = setting("return", choices=("return", "endurance"))
+    """Which one that is: by `window_return`, or by how seldom the environments fail that live on (the latest of equals; needs `eval.lasting`)."""
 
 
 @dataclass

@@ -226,6 +226,13 @@ def ring_holds_whole_rollouts(settings: Settings) -> Iterator[str]:
         )
 
 
+@rule("checkpoint.best", "eval.lasting")
+def endurance_is_looked_at(settings: Settings) -> Iterator[str]:
+    """Who is chosen by endurance must be examined for it."""
+    if settings.checkpoint.best == "endurance" and not settings.eval.lasting:
+        yield "checkpoint.best=endurance needs evaluations that go on: eval.lasting=false. Nearest: eval.lasting=true or checkpoint.best=return."
+
+
 @rule("algorithm.lookahead", "algorithm.lookahead_end")
 def lookahead_gives_a_discount(settings: Settings) -> Iterator[str]:
     """A lookahead of 1 would be a discount of 0."""

@@ -50,6 +50,8 @@ class TrainState:
     """Of the whole run; never consumed, only derived from."""
     update: Int[Array, ""]
     """Updates done. Environment steps are update * N * T, counted by the host, whose integers do not overflow."""
+    examined: PyTree = ()
+    """Where the host keeps the environments of a lasting evaluation when it saves; () while training runs."""
 
 
 @struct.dataclass

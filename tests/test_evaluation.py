@@ -1,5 +1,7 @@
 """Evaluation is pure, whole and independent of how it is cut."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -52,3 +54,29 @@ def test_what_an_environment_does_after_its_end_does_not_count():
     learner = init_state(plan, 0).learner
     state = evaluator.advance(learner, evaluator.start(jax.random.key(0)), jnp.int32(50))
     assert snapshot(state.tally).score.tolist() == [3.0, 3.0]
+
+
+def test_environments_live_on_between_evaluations_and_those_that_died_start_anew():
+    plan = program(CountEnv(die_at=7), horizon=100)
+    learner, evaluator = init_state(plan, 0).learner, make_evaluator(plan, 3)
+    state, seen = evaluator.start(jax.random.key(0)), []
+    for _ in range(4):
+        state, lived, known = evaluator.lasting(learner, state, 5)
+        seen.append((lived, int(known.died.sum()), known.life.tolist()))
+    # 5 steps each; 2 more to the death at 7; a new life of 5, and its end.
+    assert seen == [(15, 0, [5, 5, 5]), (6, 3, [7, 7, 7]), (15, 0, [5, 5, 5]), (6, 3, [7, 7, 7])]
+
+
+def test_who_starts_anew_meets_another_start_and_the_others_stay_as_they_are():
+    plan = program(RandomStart(die_at=7), horizon=100)
+    evaluator = make_evaluator(plan, 2)
+    first = evaluator.start(jax.random.key(0))
+    half = replace(first, tally=replace(first.tally, going=jnp.array([True, False]), life=jnp.array([4, 4])))
+    starts = np.asarray(first.env.obs)
+    after = evaluator.revive(half)
+    assert after.tally.life.tolist() == [4, 0]
+    assert after.tally.going.all()
+    assert after.env.obs[0] == starts[0]
+    assert after.env.obs[1] != starts[1]
+    again = evaluator.revive(replace(after, tally=replace(after.tally, going=jnp.zeros(2, bool))))
+    assert again.env.obs[1] != starts[1]

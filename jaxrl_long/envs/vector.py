@@ -75,7 +75,7 @@ class Outcome:
         return self.terminated | self.truncated
 
 
-def _where(condition: Bool[Array, " N"], yes: PyTree, no: PyTree) -> PyTree:
+def chosen(condition: Bool[Array, " N"], yes: PyTree, no: PyTree) -> PyTree:
     """Leaf-wise choice per environment between two trees [N, ...]."""
 
     def choose(a: Array, b: Array) -> Array:
@@ -141,7 +141,7 @@ class VectorEnv:
         # Guard: a non-finite environment is cut where it stood before; the others never see its numbers.
         fault = ~_finite(after)
         reward = jnp.where(fault, 0.0, after.reward)
-        final_obs = _where(fault, state.obs, after.obs)
+        final_obs = chosen(fault, state.obs, after.obs)
         terminated = after.terminated & ~fault
 
         # Clock.
@@ -193,8 +193,8 @@ class VectorEnv:
                 then = past[0]
                 # Not age + interval, which may be more than an int32 holds.
                 deadline = then.age + jnp.minimum(interval, self.horizon - then.age)
-                again = _where(returned, EnvState(then.sim, then.obs, then.age, deadline, then.score, state.index), again)
-            return _where(ended, again, state)
+                again = chosen(returned, EnvState(then.sim, then.obs, then.age, deadline, then.score, state.index), again)
+            return chosen(ended, again, state)
 
         return jax.lax.cond(jnp.any(ended), restarted, lambda state: state, state)
 

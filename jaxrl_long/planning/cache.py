@@ -20,7 +20,7 @@ from jaxrl_long.runtime.folder import write_atomically
 
 DECIDING = ("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "deterministic", "restart", "disturb", "algorithm", "replay")
 """Settings that a measurement depends on."""
-EVALUATION = ("num_envs", "window")
+EVALUATION = ("num_envs", "window", "lasting")
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxrl_long.envs.simulator import SimStep
-from jaxrl_long.envs.vector import EnvState, Outcome
+from jaxrl_long.envs.vector import EnvState, Outcome, chosen
 from jaxrl_long.learning.moments import Sum
 from jaxrl_long.trainer import AXIS, Program, derived
 from jaxrl_long.typing import Array, Bool, Int, Key, PyTree
 
-FIRST_STARTS, STEPS = 100, 101
+FIRST_STARTS, STEPS, REVIVAL = 100, 101, 102
 """What keys are drawn for; apart from the purposes of training."""
 PLACEHOLDERS = 1
 """Start states kept for environments that ended: they are stepped on, as shapes are fixed, but no longer count."""
@@ -86,6 +86,16 @@ class Evaluator:
     """Shapes, dtypes and shardings of such a state."""
     advance: Callable[[Any, EvalState, Array], EvalState]
     """(learner, state, steps) -> the state that many steps later; the given state is donated."""
+    revive: Callable[[EvalState], EvalState]
+    """The environments that go on, and fresh ones in place of the others; the given state is donated."""
+
+    def lasting(self, learner: Any, state: EvalState, steps: int) -> tuple[EvalState, int, Snapshot]:
+        """Let environments that already live go on: the state after `steps` more, the steps lived in them, and what is known then."""
+        state = self.revive(state)
+        before = snapshot(state.tally)
+        state = self.advance(learner, state, jnp.int32(steps))
+        after = snapshot(state.tally)
+        return state, int(after.life.sum(dtype=np.int64) - before.life.sum(dtype=np.int64)), after
 
     def window(self, learner: Any, seed: int, steps: int) -> Snapshot:
         """A fresh evaluation of `steps` steps: a pure function of learner and seed."""
@@ -98,6 +108,12 @@ def make_evaluator(program: Program, num_envs: int) -> Evaluator:
     split: Any = P(AXIS)
     everywhere: Any = P()
     specs = EvalState(split, split, split, split, key=everywhere)
+
+    def revive(state: EvalState) -> EvalState:
+        # Another key: who starts again meets other starts, and other steps.
+        fresh = start(jax.random.fold_in(state.key, REVIVAL), state.env.index)
+        env, tally = (chosen(state.tally.going, old, new) for old, new in ((state.env, fresh.env), (state.tally, fresh.tally)))
+        return EvalState(env, chosen(state.tally.going, state.memory, fresh.memory), state.starts, tally, fresh.key)
 
     def start(key: Key[Array, ""], index: Int[Array, " E"]) -> EvalState:
         keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(derived(key, 0, FIRST_STARTS), index)
@@ -128,7 +144,8 @@ def make_evaluator(program: Program, num_envs: int) -> Evaluator:
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(program.mesh, spec)), part)
 
     shapes = jax.tree.map(placed, specs, shapes, is_leaf=lambda node: isinstance(node, P))
-    return Evaluator(lambda key: started(key, jnp.arange(num_envs)), shapes, jax.jit(advanced, donate_argnums=1))
+    revived = jax.jit(jax.shard_map(revive, mesh=program.mesh, in_specs=(specs,), out_specs=specs, check_vma=False), donate_argnums=0)
+    return Evaluator(lambda key: started(key, jnp.arange(num_envs)), shapes, jax.jit(advanced, donate_argnums=1), revived)
 
 
 def counted(tally: Tally, outcome: Outcome) -> Tally:

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,11 @@ import jax.numpy as jnp
 from jaxrl_long.config import Settings, save_settings
 from jaxrl_long.fields import RunError, to_plain
 from jaxrl_long.runtime import assemble, devices, faults, footprint, shares
-from jaxrl_long.runtime.checkpoint import Checkpoints
+from jaxrl_long.runtime.checkpoint import CheckpointError, Checkpoints
 from jaxrl_long.runtime.evaluation import make_evaluator
 from jaxrl_long.runtime.folder import Lock, RunFolder, provenance, record, write_atomically
 from jaxrl_long.runtime.limits import Limits
-from jaxrl_long.runtime.metrics import Clock, evaluation_row, training_row
+from jaxrl_long.runtime.metrics import Clock, evaluation_row, lasting_row, training_row
 from jaxrl_long.runtime.progress import View
 from jaxrl_long.runtime.schedule import Schedule
 from jaxrl_long.runtime.stop import Stop
@@ -85,6 +85,8 @@ class Experiment:
         """Window return of the agent of this update; None where it was not evaluated."""
         self.best: float | None = None
         """The best score that was saved."""
+        self.examined: Any = ()
+        """Environments of the lasting evaluation."""
         self.dumped = 0
         self.row: dict[str, Any] = {}
 
@@ -92,6 +94,7 @@ class Experiment:
         """Everything from start to end; returns the exit code."""
         self.program = assemble.program(self.settings)
         self.has_success = hasattr(self.program.vector.simulator, "success")
+        self.evaluator = make_evaluator(self.program, self.settings.eval.num_envs)
         self.shapes = state_shapes(self.program)
         footprint.require(self.settings, self.program, self.shapes)
         self._describe()
@@ -126,7 +129,8 @@ class Experiment:
             compiling = pool.submit(lambda: make_chunk(self.program).lower(self.shapes, jax.ShapeDtypeStruct((), jnp.int32)).compile())
             state = self._restore(self.shapes) if self.update else init_state(self.program, self.settings.seed)
             self.chunk: Callable[..., Any] = compiling.result()
-        self.evaluator = make_evaluator(self.program, self.settings.eval.num_envs)
+        if self.settings.eval.lasting:
+            self.examined = self._examined()
         cut = self.metrics.truncate_after(self.update)
         if cut:
             self.view.say(f"{cut} rows after update {self.update} are cut from {self.folder.metrics.name}: they are computed again.")
@@ -135,13 +139,24 @@ class Experiment:
         return state
 
     def _restore(self, shapes: TrainState) -> TrainState:
-        state, host = self.checkpoints.restore(self.update, shapes)
+        # Not the examined environments, which other settings of the evaluation may have left there.
+        state, host = self.checkpoints.restore(self.update, shapes, partial=True)
         self.clock = Clock(**host["clock"])
         self.schedule.chunk = self.schedule.chunk or host["chunk"]
         self.tracker_ids, self.dumped, self.row, self.best = host["trackers"], host["dumped"], host["row"], host.get("best")
         self.limits = Limits(self.settings.stop, host.get("limits"))
         self.view.say(f"goes on from update {self.update} ({self.update * self.program.steps_per_update:,} steps).")
         return state
+
+    def _examined(self) -> Any:
+        """The environments of the lasting evaluation: those of the checkpoint, or fresh ones where it has none like these."""
+        if self.update:
+            nothing: Any = dict.fromkeys(vars(self.shapes))
+            try:
+                return self.checkpoints.restore(self.update, TrainState(**nothing | {"examined": self.evaluator.shapes}), partial=True)[0].examined
+            except CheckpointError:
+                self.view.say("the checkpoint holds no lasting evaluation like this one: its environments start anew.")
+        return self.evaluator.start(jax.random.key(EVAL_SEED))
 
     def _train(self, state: TrainState) -> TrainState:
         """Chunk after chunk until the end or a stop."""
@@ -177,7 +192,7 @@ class Experiment:
         self.schedule.measured(train_s / launched.updates)
         row = training_row(numbers, launched.update, launched.updates, self.program.steps_per_update, train_s, self.has_success)
         row["window_return"] = None
-        row["horizon_share"] = max(self.row.get("horizon_share", 0.0), row["age_max"] / self.settings.horizon)
+        row["horizon_seen"] = max(self.row.get("horizon_seen", 0.0), row["age_max"] / self.settings.horizon)
         if state is not None and self.schedule.evaluates(launched.update):
             row |= self._evaluate(state)
         if row["faults"] and not self.dumped:
@@ -192,15 +207,21 @@ class Experiment:
         self.free_since = time.perf_counter() if state is not None else self.free_since
 
     def _evaluate(self, state: TrainState) -> dict[str, Any]:
-        begin = time.perf_counter()
-        result = self.evaluator.window(state.learner, EVAL_SEED, min(self.settings.eval.window, self.settings.horizon))
+        begin, steps = time.perf_counter(), min(self.settings.eval.window, self.settings.horizon)
+        result = self.evaluator.window(state.learner, EVAL_SEED, steps)
+        row = evaluation_row(result, self.has_success)
+        if self.settings.eval.lasting:
+            self.examined, lived, known = self.evaluator.lasting(state.learner, self.examined, steps)
+            row |= lasting_row(lived, known)
         self.clock.eval_s += time.perf_counter() - begin
-        self.score = result.window_return
-        return evaluation_row(result, self.has_success)
+        self.score = row["lasting_between_failures_low" if self.settings.checkpoint.best == "endurance" else "window_return"]
+        return row
 
     def _is_best(self) -> bool:
-        """Whether this update's agent was evaluated and is better than every one saved before."""
-        return self.score is not None and (self.best is None or self.score > self.best)
+        """Whether this update's agent was evaluated and is better than every one saved before (or lasts no less)."""
+        if self.score is None or self.best is None:
+            return self.score is not None
+        return self.score >= self.best if self.settings.checkpoint.best == "endurance" else self.score > self.best
 
     def _measure_shares(self, state: TrainState, update_s: float) -> None:
         """Once per run, and per machine and settings only the first time: where the time goes."""
@@ -226,6 +247,7 @@ class Experiment:
         clock = vars(self.clock) | {"before_s": self.clock.before_s + time.time() - self.started}
         host = {"clock": clock, "chunk": self.schedule.chunk, "trackers": self.tracker_ids, "dumped": self.dumped, "row": clean(self.row)}
         host |= {"best": self.best, "limits": self.limits.memory}
+        state = replace(state, examined=self.examined)
         self.checkpoints.save(self.update, self.update * self.program.steps_per_update, state, host, score=self.score, block=block)
         self.saved = self.update
         return None

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from jaxrl_long.runtime.endurance import between_failures
 from jaxrl_long.runtime.evaluation import Snapshot
 
@@ -50,6 +52,14 @@ def training_row(number: dict[str, int | float], update: int, updates: int, step
     if has_success:
         row["success_rate"] = number["success_count"] / ended if ended else None
     return row
+
+
+def lasting_row(lived: int, result: Snapshot) -> dict[str, Any]:
+    """Numbers of environments that live on between evaluations, after `lived` more steps."""
+    failures = int(result.died.sum())
+    low, high = between_failures(lived, failures)
+    age = int(np.median(result.life))
+    return {"lasting_failures": failures, "lasting_between_failures_low": low, "lasting_between_failures_high": high, "lasting_age_median": age}
 
 
 def evaluation_row(result: Snapshot, has_success: bool) -> dict[str, Any]:
