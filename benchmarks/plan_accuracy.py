@@ -2,6 +2,7 @@
 
     python -m benchmarks.plan_accuracy            # eight runs of over two minutes, each planned first; stop and go on at will
     python -m benchmarks.plan_accuracy table      # what has been measured
+    python -m benchmarks.plan_accuracy gpu        # a run that takes minutes on a GPU
 
 A plan and its run share a compilation cache that is empty before the plan. `wall_s` is from the start of the process to its exit.
 """
@@ -25,6 +26,8 @@ CASES: tuple[str, ...] = (
     "env=reacher steps=3e6",
     "env=ant env.backend=positional steps=1e6",
 )
+
+GPU_CASES: tuple[str, ...] = ("env=ant num_envs=4096 steps=50e6",)
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,9 @@ def planned_and_done(case: str) -> Row:
     return {"planned_wall_s": plan["wall_s"], "error": run.wall_s / plan["wall_s"] - 1, "plan_s": plan_s, **planned, **took}
 
 
-def newest(results: Path = RESULTS) -> list[Row]:
+def newest(results: Path = RESULTS, kind: str = "cpu") -> list[Row]:
     """The latest row of each case."""
-    return latest("plan_accuracy", "case", results=results, kind="cpu")
+    return latest("plan_accuracy", "case", results=results, kind=kind)
 
 
 def summary(rows: list[Row]) -> str:
@@ -67,12 +70,12 @@ def summary(rows: list[Row]) -> str:
 
 def main() -> None:
     """Every case that is missing, one after the other."""
-    verb, options = parse(Options, verbs=("table",))
-    for case in CASES:
+    verb, options = parse(Options, verbs=("table", "gpu"))
+    for case in GPU_CASES if verb == "gpu" else CASES:
         if verb != "table" and options.cases in case:
             row = once("plan_accuracy", {"case": case}, functools.partial(planned_and_done, case), refresh=options.refresh)
             print(f"{case}: planned {row['planned_wall_s']:.0f} s, took {row['wall_s']:.0f} s ({row['error']:+.1%})", flush=True)
-    print(summary(newest()))
+    print(summary(newest(kind="gpu" if verb == "gpu" else "cpu")))
 
 
 if __name__ == "__main__":

@@ -174,9 +174,9 @@ def _scientific(value: float | None) -> str:
     return "–" if value is None else f"{value:.1e}"
 
 
-def plans(results: Path) -> str:
+def plans(results: Path, kind: str = "cpu") -> str:
     """Planned against real wall times."""
-    rows = plan_accuracy.newest(results)
+    rows = plan_accuracy.newest(results, kind)
     cells = []
     for row in rows:
         within = f"{row['planned_wall_low_s']:.0f} to {row['planned_wall_high_s']:.0f}"

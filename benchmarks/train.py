@@ -42,7 +42,7 @@ class Options:
     peer_reports: int = 5
     peer_devices: int = 1
     """CPU devices of the peer; 1 is how it comes."""
-    gpu_envs: str = "4096,8192"
+    gpu_envs: str = "4096,1024,16384"
     gpu_steps: int = 20_000_000
     """Environment steps of a training of ours on a GPU."""
     policy: str = "64,64"

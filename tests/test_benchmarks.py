@@ -360,5 +360,5 @@ def test_the_gpu_script_says_what_it_would_measure_where_there_is_none() -> None
     environment = {"PATH": os.environ["PATH"], "PYTHON": "false"}
     finished = subprocess.run(["bash", "benchmarks/gpu.sh"], cwd=harness.ROOT, capture_output=True, text=True, env=environment, check=False)
     assert finished.returncode == 0
-    assert "4096 and 8192 environments" in finished.stdout
+    assert "4096, 1024 and 16384 environments" in finished.stdout
     assert "nothing is measured" in finished.stdout
