@@ -4,8 +4,8 @@
     python -m benchmarks.others            # ours and each of them in alternation, three turns
 
 rejax does what we do: the same Brax ant, as many environments, updates of the same size, networks of 64x64. Stable-Baselines3 and SBX train gymnasium's
-Ant-v5 in MuJoCo with their own settings: another simulator and other updates, but what somebody without a GPU would start. An interpreter named by
-REJAX_PYTHON or SB3_PYTHON is used instead of our own environment.
+Ant-v5 in MuJoCo with their own settings, Sample Factory Ant-v4: another simulator and other updates, but what somebody without a GPU would start. An
+interpreter named by REJAX_PYTHON, SB3_PYTHON or SF_PYTHON is used instead of our own environment.
 """
 
 import functools
@@ -43,10 +43,12 @@ class Library:
         return Path(os.environ.get(f"{self.environment.upper()}_PYTHON") or self.own)
 
 
+SF = ("sample-factory==2.1.1", "gymnasium[mujoco]==0.29.1", "mujoco==3.2.7", "numpy==1.26.4", "torch==2.13.0")
 SB3 = ("stable-baselines3==2.9.2", "sbx-rl==0.28.0", "gymnasium[mujoco]==1.4.0", "torch==2.13.0")
 LIBRARIES = {
     "rejax": Library("rejax", ("rejax==0.1.3", "gymnax==0.0.9", "brax==0.14.2"), "rejax_ppo.py"),
     "Stable-Baselines3": Library("sb3", SB3, "sb3_ppo.py", ("--library=sb3",)),
+    "Sample Factory": Library("sf", SF, "sf_ppo.py"),
     "SBX": Library("sb3", SB3, "sb3_ppo.py", ("--library=sbx",)),
 }
 

@@ -233,6 +233,7 @@ WORK = {
     "ours": "Brax ant, 256 environments x 32 steps, 16 minibatches, 4 epochs, 64x64",
     "rejax": "the same",
     "Stable-Baselines3": "gymnasium Ant-v5 (MuJoCo), 8 processes, its own settings",
+    "Sample Factory": "gymnasium Ant-v4 (MuJoCo), 64 environments in a process for each core, its own settings",
     "SBX": "gymnasium Ant-v5 (MuJoCo), 8 processes, its own settings",
 }
 

@@ -55,7 +55,7 @@ def falling(task: str, backend: str) -> tuple[BraxSimulator, Any]:
 
 
 def cases() -> list[Any]:
-    tasks = [(task, backend) for task in ("hopper", "ant") for backend in BACKENDS]
+    tasks = [*(("hopper", backend) for backend in BACKENDS), ("ant", "spring")]
     return [pytest.param(*task, id="-".join(task), marks=[] if task == ("hopper", "spring") else pytest.mark.slow) for task in tasks]
 
 
