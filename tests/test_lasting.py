@@ -40,7 +40,7 @@ def test_failures_at_ages_beyond_the_window_are_seen(tmp_path):
     assert [row["eval_alive"] for row in rows] == [1.0] * 6
     assert [row["lasting_failures"] for row in rows] == [0, 4, 0, 4, 0, 4]
     assert [row["lasting_age_median"] for row in rows] == [10, 15] * 3
-    # None in 4 x 10 steps: 40 / 3.0. Four in 4 x 5: 2 * 20 / 17.53 and 2 * 20 / 2.18 (chi-square of 10 and 8 degrees).
+    # None in 4 x 10 steps: 40 / 3.0. Four in 4 x 5: 2 * 20 / 20.48 and 2 * 20 / 2.18 (chi-square of 10 and 8 degrees).
     assert rows[0]["lasting_between_failures_low"] == pytest.approx(13.35, abs=0.01)
     assert rows[0]["lasting_between_failures_high"] is None
     assert rows[1]["lasting_between_failures_low"] == pytest.approx(20 / 20.483 * 2, abs=0.01)

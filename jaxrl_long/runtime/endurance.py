@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+from scipy.special import gammaincinv
 
 from jaxrl_long.runtime.evaluation import Snapshot
 
@@ -34,16 +35,15 @@ def median_life(life: np.ndarray, died: np.ndarray) -> int | None:
 def between_failures(steps: int, failures: int) -> tuple[float, float | None]:
     """A 95 % confidence interval of the mean steps between failures, of which so many were seen in so many steps; None: no upper bound.
 
-        2 n / χ²(0.975, 2 k + 2)  to  2 n / χ²(0.025, 2 k)
+        n / Γ⁻¹(k + 1, 0.975)  to  n / Γ⁻¹(k, 0.025)
 
-    Exact where failures come at a constant rate; without any the lower end is one-sided. Source: Garwood 1936.
+    with the inverse of the regularised incomplete gamma function. Exact where failures come at a constant rate; without any the
+    lower end is one-sided. Source: Garwood 1936.
     """
-    from scipy.stats import chi2
-
     tail = (1 - CONFIDENCE) / 2
     if not failures:
-        return 2 * steps / float(chi2.ppf(CONFIDENCE, 2)), None
-    return 2 * steps / float(chi2.ppf(1 - tail, 2 * failures + 2)), 2 * steps / float(chi2.ppf(tail, 2 * failures))
+        return steps / float(gammaincinv(1, CONFIDENCE)), None
+    return steps / float(gammaincinv(failures + 1, 1 - tail)), steps / float(gammaincinv(failures, tail))
 
 
 def marks(horizon: int) -> list[int]:
