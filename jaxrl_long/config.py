@@ -70,6 +70,11 @@ class RestartSettings:
     spacing: int = setting(0, low=0, high=MAX_INT32 - 1)
     """Steps between two of them, a multiple of `rollout_length`; 0: one rollout."""
 
+    @property
+    def oldest(self) -> int:
+        """The age that no training episode outlives; 0: the horizon. What goes on from an archive may grow older than `every`."""
+        return 0 if self.source == "archive" else self.every
+
 
 @dataclass
 class DisturbSettings:

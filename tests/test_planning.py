@@ -105,6 +105,9 @@ def test_restarts_hide_old_ages_and_are_named():
     seen = coverage.coverage(100_000_000, 100, 1_000_000, 1000, 40_960.0)
     assert seen.oldest == 1000
     assert any("restart.every=0" in line for line in coverage.advice(seen, 100, RestartSettings(every=1000)))
+    # What goes on from an archive is not cut there for good.
+    assert RestartSettings(every=1000, source="archive").oldest == 0
+    assert not any("restart.every" in line for line in coverage.advice(seen, 100, RestartSettings(every=1000, source="archive")))
 
 
 def test_a_run_that_sees_its_horizon_needs_no_advice():

@@ -54,9 +54,10 @@ def advice(seen: Coverage, num_envs: int, restart: RestartSettings) -> list[str]
     horizon = seen.horizon
     ages = f"ages {'of about' if restart.random else 'up to'} {seen.oldest:,} of {horizon:,} steps ({seen.oldest / horizon:.1%})"
     said = [f"Training sees {ages}: the rest is extrapolated, so look at it with `evaluate`."]
-    if restart.every and restart.every < min(seen.lived, horizon):
+    if restart.oldest and restart.oldest < min(seen.lived, horizon):
         there = "about there" if restart.random else "there"
-        said.append(f"restart.every={restart.every} cuts training episodes {there}; restart.every=0 lets them live {min(seen.lived, horizon):,} steps.")
+        live = f"lets them live {min(seen.lived, horizon):,} steps"
+        said.append(f"restart.every={restart.every} cuts training episodes {there}; restart.every=0 {live}, restart.source=archive some of them.")
     if seen.share < 1:
         fewer = int(num_envs * seen.share)
         instead = f", or num_envs={fewer} with the same steps" if fewer else ""

@@ -30,7 +30,7 @@ def duration(seconds: float) -> str:
 
 def announced(settings: Settings, known: Known | None) -> Iterator[str]:
     """What `train` says before it starts."""
-    seen = coverage.coverage(settings.total_steps, settings.num_envs, settings.horizon, settings.restart.every, 1.0)
+    seen = coverage.coverage(settings.total_steps, settings.num_envs, settings.horizon, settings.restart.oldest, 1.0)
     yield from (f"note: {line}" for line in coverage.advice(seen, settings.num_envs, settings.restart)[:1])
     if known is None:
         yield "plan: these settings were not measured here yet, so the time left follows the first report. `python -m jaxrl_long.plan` measures first."
@@ -54,7 +54,7 @@ def make(settings: PlanSettings, known: Known, prices: Mapping[str, Any], cached
     # Whoever rents a machine pays for its idle cores too.
     paid = machine.usable_cores() if on_cpu else measured.devices
     price = cost.price(prices, "cpu" if on_cpu else machine.device_name(), paid, settings.price)
-    seen = coverage.coverage(settings.total_steps, settings.num_envs, settings.horizon, settings.restart.every, steps_per_s)
+    seen = coverage.coverage(settings.total_steps, settings.num_envs, settings.horizon, settings.restart.oldest, steps_per_s)
     rollout_s = settings.rollout_length * settings.num_envs / steps_per_s
     guess, ours = (calculator.estimate(settings.total_steps, settings.num_envs, settings.rollout_length, s) for s in (calculator.GUESS_S, rollout_s))
     parts = diagnosis.shares(times, measured)
