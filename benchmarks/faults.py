@@ -147,7 +147,7 @@ def digests(folder: Path) -> dict[str, str]:
     """A digest of every leaf of a run's last train state, by name; read in a process of its own, which has the devices that the run had."""
     script = f"""
 import hashlib, json, sys
-from jaxrl_long.config import load_settings
+from jaxrl_long.stored import load_settings
 from jaxrl_long.runtime import devices
 settings = load_settings({str(folder)!r})
 devices.prepare("cpu", settings.devices, settings.precision, settings.compilation_cache)

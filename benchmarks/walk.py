@@ -56,9 +56,10 @@ def whereabouts(state: Any) -> Any:
 
 def walk(options: Options) -> Row:
     """Let the copies walk; what they did at each mark, by name."""
-    from jaxrl_long.config import EvaluateSettings, load_settings
+    from jaxrl_long.config import EvaluateSettings
     from jaxrl_long.machine import find_machine
     from jaxrl_long.runtime import devices
+    from jaxrl_long.stored import load_settings
 
     stored = load_settings(options.run)
     devices.prepare(find_machine(), devices=1)

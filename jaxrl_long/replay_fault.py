@@ -4,8 +4,9 @@ import sys
 from dataclasses import dataclass
 
 from jaxrl_long import cli
-from jaxrl_long.config import PRECISIONS, load_settings
+from jaxrl_long.config import PRECISIONS
 from jaxrl_long.fields import setting
+from jaxrl_long.stored import load_settings
 
 
 @dataclass

@@ -20,7 +20,8 @@ REPORT = cli.Command("report", "Compare runs.", EvaluateSettings, lambda call: N
 MODULE = """
 import sys, time, signal
 from jaxrl_long import cli
-from jaxrl_long.config import Settings, save_settings
+from jaxrl_long.config import Settings
+from jaxrl_long.stored import save_settings
 
 def main(call):
     settings = call.settings

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import endurance, harness, learning, ours, peers, processes, rollout, tables, time_to_return, train
+from benchmarks import endurance, harness, learning, ours, peers, processes, rollout, time_to_return, train
 
 
 def test_a_row_carries_what_it_was_measured_on_and_is_found_again(tmp_path: Path) -> None:
@@ -196,78 +196,6 @@ def test_sides_are_measured_in_alternation() -> None:
     assert found["b"] == [{"turn": 0}, {"turn": 1}]
 
 
-def learned(seed: int, window_return: float) -> harness.Row:
-    """A row as `benchmarks/learning.py` records it."""
-    asked = {"env": "ant", "seed": seed, "asked_steps": 4_000_000, "asked_horizon": 1_000_000, "settings": "", "kind": "cpu"}
-    measured = {"steps": 4_005_888, "wall_s": 180.0, "window_return": window_return, "steps_between_failures": 51200.0}
-    return {
-        **asked,
-        **measured,
-        "steps_between_failures_at_least": None,
-        "alive": 0.984375,
-        "copies": 64,
-        "endurance": 16000,
-        "reward_per_step": 5.7,
-        "first_reward_per_step": 6.0,
-    }
-
-
-def test_the_learning_tables_come_from_the_rows(tmp_path: Path) -> None:
-    for seed, value in ((0, 5000.0), (1, 6000.0), (1, 7000.0)):
-        harness.record("learning", learned(seed, value), results=tmp_path)
-    harness.record("random_policy", {"env": "ant", "window_return": -310.0, "kind": "cpu"}, results=tmp_path)
-    # Seed 1 was measured again: mean of 5000 and 7000, sample deviation 1414.
-    assert "| ant | `horizon=1000000` | 2 | 6,000 ± 1,414 | 5,000 | -310 | 98% (98%) | 4.0M | 3.0 |" in tables.environments(tmp_path)
-    # 5.7 / 6.0 = 95 %
-    assert "| ant | 1 | 4,005,888 | 7,000 | 98% of 64 at 16,000 | 5.70 | 95% | 51,200 |" in tables.endurance(tmp_path)
-
-
-def test_the_speed_table_divides_medians(tmp_path: Path) -> None:
-    asked = {"env": "ant", "backend": "spring", "kind": "cpu"}
-    for turn, (mine, ceiling) in enumerate([(20.0, 40.0), (30.0, 44.0), (33.0, 50.0)]):
-        harness.record("train", {"measure": "share", "side": "ours", "turn": turn, **asked, "steps_per_s": mine * 1000}, results=tmp_path)
-        harness.record("train", {"measure": "share", "side": "ceiling", "turn": turn, **asked, "steps_per_s": ceiling * 1000}, results=tmp_path)
-    startup = {"first_report_s": 30.0, "brax_import_s": 4.0, "other_imports_s": 3.0}
-    harness.record("train", {"measure": "startup", "side": "empty cache", "turn": 0, **asked, **startup}, results=tmp_path)
-    text = tables.speed(tmp_path)
-    # Medians 30k and 44k: 0.68.
-    assert "| 30,000 steps/s | 44,000 steps/s | 0.68 | 3 / 3 |" in text
-    assert "| process start to the first report, empty cache | 30.0 s | 7.0 s of it imports | – | 1 |" in text
-
-
-def test_tables_are_put_between_their_markers_and_nothing_else_is_touched(tmp_path: Path) -> None:
-    row = {"env": "ant", "backend": "spring", "offset": 300_000, "floating_rms": 3.3e-5, "plain_rms": 0.64, "kind": "cpu"}
-    harness.record("floating_origin", row, results=tmp_path)
-    text = "before\n<!-- table:floating_origin -->\nold\n<!-- /table:floating_origin -->\nafter\n"
-    filled = tables.fill(text, tmp_path)
-    assert "| ant | spring | 300 km | 3.3e-05 | 6.4e-01 |" in filled
-    assert "old" not in filled
-    assert filled.startswith("before\n")
-    assert filled.endswith("\nafter\n")
-    # Made from the same rows, they stay as they are: what --check relies on.
-    assert tables.fill(filled, tmp_path) == filled
-
-
-def test_a_marker_with_an_unknown_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(KeyError, match="no table is called 'sped'"):
-        tables.fill("<!-- table:sped -->\n<!-- /table:sped -->\n", tmp_path)
-
-
-@pytest.mark.parametrize("name", sorted(tables.TABLES))
-def test_every_table_can_be_made_without_rows(name: str, tmp_path: Path) -> None:
-    assert tables.TABLES[name](tmp_path).endswith("No rows yet.")
-
-
-@pytest.mark.parametrize("changed", [False, True])
-def test_check_tells_by_its_exit_code_whether_the_readme_is_current(changed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "ROOT", tmp_path)
-    (tmp_path / "README.md").write_text("<!-- table:speed -->\n<!-- /table:speed -->\n")
-    assert tables.main([]) == 0
-    if changed:
-        (tmp_path / "README.md").write_text("<!-- table:speed -->\n| typed by hand |\n<!-- /table:speed -->\n")
-    assert tables.main(["--check"]) == int(changed)
-
-
 FAKE = """
 import json, sys, time
 name, *words = sys.argv[1:]
@@ -335,18 +263,6 @@ def test_an_option_is_trained_and_examined_beside_the_tasks_own_settings(fake: l
     assert (row["window_return"], row["steps"], row["alive"]) == (6000.0, 1_638_400, 1.0)
     # None failed: the bound.
     assert endurance.lasting(row) == 341333.3
-
-
-def test_options_are_ranked_by_how_long_they_last_and_compared_with_the_base(tmp_path: Path) -> None:
-    asked = {"env": "ant", "asked_steps": 0, "endurance": 20_000, "steps": 4e6, "kind": "cpu"}
-    for option, seeds in {"base": [(1000.0, 0.5), (3000.0, 0.75)], "rewind": [(None, 1.0), (None, 0.98)]}.items():
-        for seed, (between, alive) in enumerate(seeds):
-            found = {"steps_between_failures": between, "steps_between_failures_at_least": 40_000.0, "alive": alive}
-            harness.record("endurance", {**asked, "option": option, "seed": seed, "window_return": 6000, "steps_per_s": 4e4, **found}, results=tmp_path)
-    lines = tables.options(tmp_path).splitlines()[2:4]
-    # 40,000 / 2,000 = 20
-    assert lines[0] == "| ant | rewind | 20,000 | 2 | 99% (98%) | > 40,000 | 20.0 | 6,000 (100%) | 40,000 (100%) |"
-    assert lines[1] == "| ant | base | 20,000 | 2 | 62% (50%) | 2,000 | 1.0 | 6,000 (100%) | 40,000 (100%) |"
 
 
 def test_startup_is_the_first_report_with_the_cache_filled_before_where_asked(fake: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

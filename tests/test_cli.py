@@ -10,9 +10,10 @@ from commandline import EVALUATE, REPORT, TRAIN, call, finish, on_a_cpu_in_an_em
 
 from jaxrl_long import cli
 from jaxrl_long.cli.words import names
-from jaxrl_long.config import EvaluateSettings, load_settings, save_settings
+from jaxrl_long.config import EvaluateSettings
 from jaxrl_long.fields import ConfigError
 from jaxrl_long.rules import CONFIGS, environments
+from jaxrl_long.stored import load_settings, save_settings
 
 __all__ = ["on_a_cpu_in_an_empty_folder"]
 

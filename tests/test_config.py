@@ -15,11 +15,9 @@ from jaxrl_long.config import (
     ReplaySettings,
     Settings,
     WandbSettings,
-    continuation_problems,
-    load_settings,
-    save_settings,
 )
 from jaxrl_long.fields import ConfigError, docs, leaves
+from jaxrl_long.stored import continuation_problems, load_settings, save_settings
 
 
 def test_a_million_steps_are_rounded_up_to_eight_whole_updates():

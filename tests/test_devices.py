@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxrl_long.config import ConfigError
+from jaxrl_long.fields import ConfigError
 from jaxrl_long.runtime import devices
 
 ROOT = str(Path(devices.__file__).parents[2])
@@ -21,7 +21,7 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 PREPARE = """
 import json, os, sys
-from jaxrl_long.config import ConfigError
+from jaxrl_long.fields import ConfigError
 from jaxrl_long.runtime import devices
 assert 'jax' not in sys.modules
 try:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jaxrl_long.config import ConfigError
+from jaxrl_long.fields import ConfigError
 from jaxrl_long.runtime import folder
 from jaxrl_long.runtime.folder import Lock, RunFolder, append_line, provenance, record, source, write_atomically
 

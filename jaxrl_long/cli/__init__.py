@@ -13,8 +13,8 @@ from jaxrl_long.cli.command import BAD_SETTINGS, DONE, FAILED, SAVED, Call, Comm
 from jaxrl_long.cli.compose import make_settings
 from jaxrl_long.cli.help import help_text
 from jaxrl_long.cli.words import Words, read
-from jaxrl_long.config import load_settings
 from jaxrl_long.fields import ConfigError, RunError
+from jaxrl_long.stored import load_settings
 
 __all__ = ["BAD_SETTINGS", "DONE", "FAILED", "SAVED", "Call", "Command", "prepare", "run"]
 

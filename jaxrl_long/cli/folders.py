@@ -5,8 +5,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from jaxrl_long.config import SETTINGS_FILE, Settings, continuation_problems, load_settings
+from jaxrl_long.config import Settings
 from jaxrl_long.fields import ConfigError
+from jaxrl_long.stored import SETTINGS_FILE, continuation_problems, load_settings
 
 RUNS = Path("runs")
 """Default parent of new runs, under the current folder."""

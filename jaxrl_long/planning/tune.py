@@ -14,9 +14,10 @@ from pathlib import Path
 import yaml
 
 from jaxrl_long import machine, rules
-from jaxrl_long.config import MAX_ENVS, Settings, StopSettings, save_settings
+from jaxrl_long.config import MAX_ENVS, Settings, StopSettings
 from jaxrl_long.fields import ConfigError, RunError
 from jaxrl_long.runtime.stop import Stop
+from jaxrl_long.stored import save_settings
 
 BETTER = 1.03
 """A change is kept when it is at least that much faster: less is noise."""

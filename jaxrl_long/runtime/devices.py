@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxrl_long import machine as machine_facts
-from jaxrl_long.config import ConfigError
+from jaxrl_long.fields import ConfigError
 from jaxrl_long.machine import usable_cores
 
 COLLECTIVE_TIMEOUT_S = 1200

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxrl_long.config import Settings, save_settings
+from jaxrl_long.config import Settings
 from jaxrl_long.fields import RunError, to_plain
 from jaxrl_long.runtime import assemble, devices, faults, footprint, shares
 from jaxrl_long.runtime.checkpoint import CheckpointError, Checkpoints
@@ -25,6 +25,7 @@ from jaxrl_long.runtime.schedule import Schedule
 from jaxrl_long.runtime.stop import Stop
 from jaxrl_long.runtime.tracking import MetricsFile, make_trackers
 from jaxrl_long.runtime.tracking.jsonl import clean
+from jaxrl_long.stored import save_settings
 from jaxrl_long.trainer import Fault, Totals, TrainState, init_state, make_chunk, read, state_shapes
 
 STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)

@@ -15,7 +15,8 @@ from types import TracebackType
 from typing import Any
 
 import jaxrl_long
-from jaxrl_long.config import SETTINGS_FILE, ConfigError
+from jaxrl_long.fields import ConfigError
+from jaxrl_long.stored import SETTINGS_FILE
 
 PACKAGES = ("jaxrl_long", "jax", "jaxlib", "brax", "flax", "optax", "numpy", "orbax-checkpoint", "mujoco", "wandb")
 SECRET = re.compile(r"(key|token|secret|passw|credential)", re.IGNORECASE)

@@ -1,0 +1,62 @@
+"""The settings of a run in its folder: written once, read by whoever continues or examines it. Knows no jax."""
+
+import os
+from pathlib import Path
+
+import yaml
+
+from jaxrl_long import __version__
+from jaxrl_long.config import Settings
+from jaxrl_long.fields import ConfigError, flat, from_plain, show, to_plain
+
+SETTINGS_FILE = "settings.yaml"
+"""The resolved settings of a run, in its folder."""
+
+MAY_CHANGE = ("steps", "eval", "checkpoint", "stop", "tracker", "wandb", "compilation_cache", "chunk", "block", "devices", "machine", "run_dir")
+"""What a run may change when it continues: where and how long it runs and how it is watched, not what it learns."""
+
+
+def save_settings(settings: Settings, run_dir: str | Path) -> None:
+    """Write DIR/settings.yaml, whole or not at all. `run_dir` itself is left out: a run's folder may be moved."""
+    plain = to_plain(settings)
+    del plain["run_dir"]
+    target = Path(run_dir) / SETTINGS_FILE
+    draft = target.with_name(f".{SETTINGS_FILE}.{os.getpid()}")
+    draft.write_text(f"# jaxrl_long {__version__}\n{yaml.safe_dump(plain, sort_keys=False)}", encoding="utf-8")
+    draft.replace(target)
+
+
+def load_settings(run_dir: str | Path) -> Settings:
+    """The settings of the run in a folder; those that its version did not have take their defaults.
+
+    Raises:
+        ConfigError: no such folder, no settings in it, or settings that this version does not know.
+    """
+    folder = Path(run_dir)
+    if not folder.is_dir():
+        raise ConfigError([f"run={folder}: no such folder."])
+    try:
+        plain = yaml.safe_load((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError([f"run={folder} holds no {SETTINGS_FILE}: it is not the folder of a run."]) from None
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError([f"{folder / SETTINGS_FILE} can't be read: {' '.join(str(error).split())}"]) from None
+    if not isinstance(plain, dict):
+        raise ConfigError([f"{folder / SETTINGS_FILE} holds no settings."])
+    settings, problems = from_plain(Settings, plain)
+    if problems:
+        version = f"It may come from another version than {__version__}."
+        raise ConfigError(f"{folder / SETTINGS_FILE}: {problem} {version}" for problem in problems.values())
+    settings.run_dir = str(folder)
+    return settings
+
+
+def continuation_problems(stored: Settings, asked: Settings) -> list[str]:
+    """Why a run with the `stored` settings can't go on with the `asked` ones; empty when it can."""
+    old, new = flat(stored), flat(asked)
+    return [
+        f"{name}={show(new[name])}, but the run in {asked.run_dir or stored.run_dir} has {name}={show(old[name])}. "
+        f"Keep {show(old[name])}, or start a new run_dir."
+        for name in old
+        if old[name] != new[name] and name.split(".")[0] not in MAY_CHANGE
+    ]
