@@ -170,6 +170,8 @@ def test_evaluating_a_checkpoint_gives_the_number_that_the_run_reported(tmp_path
     assert again["alive"] == 1.0
     json.loads(assessment.as_line(again))
     assert "window return" in assessment.as_text(again)
+    [kept] = map(json.loads, (tmp_path / "run" / "endurance.jsonl").read_text().splitlines())
+    assert {name: again[name] for name in again if name != "run"} == {name: kept[name] for name in kept if name != "date"}
 
 
 def test_evaluation_counts_in_the_schedule_of_updates(tmp_path):

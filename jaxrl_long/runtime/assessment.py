@@ -4,6 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.continuation import Store, continued
 from jaxrl_long.runtime.evaluation import make_evaluator
 from jaxrl_long.runtime.experiment import EVAL_SEED
-from jaxrl_long.runtime.folder import RunFolder
+from jaxrl_long.runtime.folder import RunFolder, now, record
 from jaxrl_long.runtime.progress import steps_bar
 from jaxrl_long.runtime.stop import Stop
 from jaxrl_long.trainer import Program, TrainState, state_shapes
@@ -70,7 +71,11 @@ def assess(settings: EvaluateSettings, stored: Settings, stop: Stop | None = Non
             return None
         store.clear()
     result = endurance.report(horizon, seen, seen[horizon], window)
-    return {"run": str(folder.path), "update": agent.update, **result, "wall_s": time.perf_counter() - begin}
+    result |= {"update": agent.update, "seed": settings.seed, "wall_s": time.perf_counter() - begin}
+    # A finished run's folder may be read-only by now: the numbers are printed anyway.
+    with suppress(OSError):
+        record(folder.endurance, {"date": now(), **result})
+    return {"run": str(folder.path), **result}
 
 
 def _name(settings: EvaluateSettings, update: int, devices: int) -> str:

@@ -34,6 +34,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
         self.stop = self.path / "STOP"
         self.evaluations = self.path / "evaluations"
+        self.endurance = self.path / "endurance.jsonl"
         self.lock = self.path / "lock"
 
     def create(self) -> "RunFolder":
@@ -152,7 +153,7 @@ def provenance(device: dict[str, Any]) -> dict[str, Any]:
 
 
 def record(path: Path, entry: dict[str, Any]) -> None:
-    """Append one process's provenance to the run's, one JSON line per process start."""
+    """Append one JSON line: where a process of the run ran, or what an evaluation of it has found."""
     append_line(path, json.dumps(entry, default=str))
 
 
