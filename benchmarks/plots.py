@@ -92,9 +92,9 @@ def trainers(rows: list[Row], figure: Any) -> None:
 
 
 def curves(rows: list[Row], figure: Any) -> None:
-    """Window return over seconds, ours and Brax's, every seed."""
+    """Window return over seconds, ours and the peers', every seed."""
     panel = figure.subplots()
-    for side, colour in (("ours", "C0"), ("brax", "C1")):
+    for side, colour in (("ours", "C0"), ("brax", "C1"), ("rejax", "C2")):
         for row in (row for row in rows if row["side"] == side):
             panel.plot([second for _, second, _ in row["curve"]], [value for _, _, value in row["curve"]], color=colour, label=f"{side}, seed {row['seed']}")
     panel.set(xlabel="seconds from the start of the process", ylabel="window return, ant")

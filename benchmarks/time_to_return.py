@@ -1,6 +1,7 @@
-"""How long until an ant runs: ours against Brax's PPO, imports, compilation and evaluation included.
+"""How long until an ant runs: ours against Brax's PPO and rejax's, imports, compilation and evaluation included.
 
-    python -m benchmarks.time_to_return seeds=0-2     # one pair of runs after the other; stop it and start it again at will
+    python -m benchmarks.time_to_return seeds=0-2     # one set of runs after the other; stop it and start it again at will
+    python -m benchmarks.time_to_return only=rejax    # only that side
     python -m benchmarks.time_to_return table         # the medians of what has been measured
 
 Both sides are evaluated after the same numbers of environment steps on 64 deterministic copies over 1000 steps, and a threshold's time is
@@ -13,7 +14,7 @@ import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks import ours, peers, processes
+from benchmarks import others, ours, peers, processes
 from benchmarks.harness import RESULTS, Row, jsonl, latest, numbers, once, parse
 
 Curve = list[tuple[int, float, float]]
@@ -40,6 +41,8 @@ class Options:
     """The peer's limit; its learning rate is constant, so it does not matter where it is passed early."""
     num_eval_envs: int = 64
     peer_devices: int = 1
+    only: str = ""
+    """Only the side of this name."""
     refresh: bool = False
 
 
@@ -105,15 +108,32 @@ def run_brax(seed: int, options: Options) -> Row:
     return {**summary(curve_of(rows), thresholds, options.spacing), **peers.brax_identity(), **versions, "settings": start["settings"]}
 
 
+def run_rejax(seed: int, options: Options) -> Row:
+    """One training of rejax's PPO, with networks and updates like ours and its own learning rate."""
+    thresholds = numbers(options.thresholds)
+    words = {"seed": seed, "steps": options.peer_steps, "spacing": options.spacing, "num-eval-envs": options.num_eval_envs}
+    asked = ["--curve", *(f"--{name}={value}" for name, value in {"env": options.env, "backend": options.backend, **words}.items())]
+    command = processes.Command([str(others.LIBRARIES["rejax"].python), str(others.SCRIPTS / "rejax_ppo.py"), *asked])
+    with ours.scratch() as folder:
+        log = Path(folder) / "rejax.jsonl"
+        processes.run(command, log, until=lambda: passed(log, max(thresholds)), timeout_s=7200.0)
+        start, *rows = jsonl(log)
+    return {**summary(curve_of(rows), thresholds, options.spacing), "jax": start["jax"], "settings": start["settings"]}
+
+
 def measure(options: Options) -> None:
     """Every seed: ours, then theirs, one process at a time."""
-    peers.require_brax()
+    if options.only in ("", "brax"):
+        peers.require_brax()
     if options.spacing % options.update_steps or options.spacing % peers.BraxOptions().env_steps_per_update or options.peer_steps % options.spacing:
         theirs = peers.BraxOptions().env_steps_per_update
         unit = math.lcm(options.update_steps, theirs)
         message = f"spacing={options.spacing} must be a multiple of {unit} (updates of {options.update_steps} and {theirs} steps) and divide peer_steps."
         raise SystemExit(message)
     sides = {"ours": run_ours, "brax" if options.peer_devices == 1 else f"brax on {options.peer_devices} devices": run_brax}
+    # Where it is installed; `benchmarks.others setup` does that.
+    sides |= {"rejax": run_rejax} if others.LIBRARIES["rejax"].python.exists() else {}
+    sides = {side: run for side, run in sides.items() if options.only in ("", side)}
     for seed in numbers(options.seeds):
         for side, run in sides.items():
             key = {"side": side, "seed": seed, "env": options.env, "backend": options.backend, "spacing": options.spacing, "horizon": options.horizon}
