@@ -27,10 +27,10 @@ def main(call: cli.Call) -> int:
     path = Path(call.paths[0])
     run = load_settings(path.parent.parent)
     devices.prepare(find_machine(), 1, call.settings.precision, run.compilation_cache)
-    from jaxrl_long.envs import registry
+    from jaxrl_long.runtime import assemble
     from jaxrl_long.runtime.faults import replay
 
-    result = replay(path, registry.make(run.env))
+    result = replay(path, assemble.simulator(run))
     print(f"action {result.action.tolist()}")
     for when, broken in (("before", result.before), ("after", result.after)):
         print(f"{when} the step: {', '.join(f'{name} ({count})' for name, count in broken.items()) or 'all numbers are finite'}")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from worlds import assert_bit_equal
 
-from jaxrl_long.config import AlgorithmSettings, CheckpointSettings, EnvSettings, EvalSettings, EvaluateSettings, Settings, StopSettings
+from jaxrl_long.config import AlgorithmSettings, CheckpointSettings, DisturbSettings, EnvSettings, EvalSettings, EvaluateSettings, Settings, StopSettings
 from jaxrl_long.envs import registry
 from jaxrl_long.fields import ConfigError, RunError
 from jaxrl_long.runtime import assemble, assessment, experiment, faults
@@ -241,12 +241,13 @@ def test_a_broken_environment_is_dumped_once_with_what_is_needed_to_step_it_agai
     assert [row["faults"] for row in rows] == [0, 8, 8, 8]
 
 
-def test_the_dumped_step_can_be_taken_again_and_breaks_again(tmp_path):
-    asked = settings(tmp_path / "run", "BreakAt", updates=2)
+@pytest.mark.parametrize("disturb", [DisturbSettings(), DisturbSettings(observation=0.1, action=0.1)])
+def test_the_dumped_step_can_be_taken_again_and_breaks_again(disturb, tmp_path):
+    asked = settings(tmp_path / "run", "BreakAt", updates=2, disturb=disturb)
     asked.env.options = {"age": 5, "share": 1.0}
     run(asked)
     [file] = (tmp_path / "run" / "faults").iterdir()
-    result = faults.replay(file, registry.make(asked.env))
+    result = faults.replay(file, assemble.simulator(asked))
     assert result.before == {}
     assert result.after == {"state.cracked": "1 of 1", "obs": "1 of 1", "reward": "1 of 1"}
     # An unbroken world takes the same step well.

@@ -42,15 +42,20 @@ def block_size(asked: int, per_device: int, platform: str) -> int:
     return max(size for size in range(1, min(fitting, per_device) + 1) if per_device % size == 0)
 
 
+def simulator(settings: Settings) -> Simulator:
+    """The world that training runs in."""
+    return disturbed(registry.make(settings.env, settings.horizon), settings.disturb)
+
+
 def program(settings: Settings) -> Program:
     """The static half of the run that the settings describe, on this process's devices."""
-    simulator = disturbed(registry.make(settings.env, settings.horizon), settings.disturb)
+    world = simulator(settings)
     layout = mesh(settings.devices)
     restart = settings.restart
-    vector = VectorEnv(simulator, settings.horizon, restart.every, restart.random, restart.stagger, restart.source, restart.share)
+    vector = VectorEnv(world, settings.horizon, restart.every, restart.random, restart.stagger, restart.source, restart.share)
     return Program(
         vector=vector,
-        algorithm=algorithm(settings.algorithm, simulator),
+        algorithm=algorithm(settings.algorithm, world),
         mesh=layout,
         num_envs=settings.num_envs,
         rollout_length=settings.rollout_length,
