@@ -21,10 +21,10 @@ CASES: tuple[str, ...] = (
     "env=ant num_envs=512 steps=3.5e6 eval.every=0",
     "env=ant rollout_length=64 algorithm.epochs=2 steps=4e6",
     "env=halfcheetah steps=3e6",
-    "env=hopper steps=3e6",
-    "env=walker2d num_envs=128 steps=2.5e6",
-    "env=reacher steps=3e6",
-    "env=ant env.backend=positional steps=1e6",
+    "env=hopper steps=10e6",
+    "env=walker2d num_envs=128 steps=6e6",
+    "env=reacher steps=12e6",
+    "env=ant env.backend=positional steps=2e6",
 )
 
 GPU_CASES: tuple[str, ...] = ("env=ant num_envs=4096 steps=50e6",)
