@@ -4,7 +4,7 @@
     python -m benchmarks.endurance env=hopper options=rewind      # only those whose name holds this text
 
 An agent is examined in 64 copies that are never reset, deterministic, undisturbed, for 20,000 steps or as `endurance=` says. Steps between failures are
-those of all copies together; where none failed, the lower end of the 95 % confidence interval stands in. The price is what the first 1000 steps
+those of all copies together; where none failed, a 95 % lower bound stands in. The price is what the first 1000 steps
 pay and how fast the training was, both against the base's median.
 """
 
@@ -15,12 +15,13 @@ from pathlib import Path
 from benchmarks import learning, ours
 from benchmarks.harness import RESULTS, Row, latest, numbers, once, parse
 
-BASE = "base"
+BASE, OWN = "base", "own settings"
 PLAIN = {"walker2d": "algorithm.lookahead=100 algorithm.lookahead_end=0", "humanoid": "algorithm.lookahead=50 algorithm.lookahead_end=0"}
-"""What takes a task's own measures out of its settings: the base that options are compared with."""
+"""What takes a task's own measures out of its settings: the base that options are compared with, and that OWN keeps."""
 
 OPTIONS: dict[str, str] = {
     BASE: "",
+    OWN: "",
     "lookahead 100": "algorithm.lookahead=100",
     "lookahead 1000": "algorithm.lookahead=1000",
     "lookahead grows to 1000": "algorithm.lookahead_end=1000",
@@ -63,7 +64,8 @@ class Options:
 def run(name: str, seed: int, options: Options) -> Row:
     """Train one agent with an option, and examine it."""
     asked = {"steps": options.steps} if options.steps else {}
-    words = [*ours.words(env=options.env, seed=seed, **asked), *PLAIN.get(options.env, "").split(), *OPTIONS[name].split()]
+    plain = "" if name == OWN else PLAIN.get(options.env, "")
+    words = [*ours.words(env=options.env, seed=seed, **asked), *plain.split(), *OPTIONS[name].split()]
     examination = learning.Options(endurance=options.endurance, num_envs=options.num_envs)
     with ours.scratch() as folder:
         run_dir = Path(folder) / "run"
@@ -87,10 +89,11 @@ def lasting(row: Row) -> float:
 def main() -> None:
     """Every row that is missing, seed by seed, so that a study that is stopped has compared all options on the same seeds."""
     _, options = parse(Options)
-    chosen = [name for name in OPTIONS if options.options in name or name == BASE]
+    chosen = [name for name in OPTIONS if (options.options in name or name == BASE) and (name != OWN or options.env in PLAIN)]
     for seed in numbers(options.seeds):
         for name in chosen:
-            key = {"env": options.env, "option": name, "seed": seed, "asked_steps": options.steps, "endurance": options.endurance}
+            asked = {"asked_steps": options.steps, "endurance": options.endurance, "copies": options.num_envs}
+            key = {"env": options.env, "option": name, "seed": seed, **asked}
             once("endurance", key, functools.partial(run, name, seed, options), refresh=options.refresh)
 
 

@@ -65,7 +65,7 @@ def newest(results: Path = RESULTS, kind: str = "cpu") -> list[Row]:
 def summary(rows: list[Row]) -> str:
     """Median and worst error."""
     errors = [abs(row["error"]) for row in rows]
-    return f"{len(rows)} runs: median error {statistics.median(errors):.1%}, worst {max(errors):.1%}" if rows else "No runs yet."
+    return f"{len(rows)} runs: median error {statistics.median(errors):.1%}, worst {max(errors):.1%}." if rows else "No runs yet."
 
 
 def main() -> None:

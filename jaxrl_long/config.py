@@ -15,6 +15,9 @@ SOURCES = ("pool", "fresh", "archive", "rewind")
 TRACKERS = ("wandb",)
 WANDB_MODES = ("auto", "online", "offline")
 
+SPEED = ("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "deterministic", "restart", "disturb", "algorithm", "replay")
+"""What the time of an update depends on, besides the machine: measurements are kept under these."""
+
 # Ages and indices on the device are int32.
 MAX_INT32 = 2**31 - 1
 MAX_ENVS = 2**20

@@ -150,6 +150,14 @@ def test_part_of_a_state_can_be_read_alone(tmp_path: Path) -> None:
     assert part["eval"]["x"].tolist() == [4.0, 4.0, 4.0, 4.0]
 
 
+def test_leaves_beside_a_state_are_left_alone_and_no_others(tmp_path: Path) -> None:
+    Checkpoints(tmp_path).save(1, 1, {"train": small(4.0), "eval": small(5.0), "old": jnp.zeros(2)}, {}, block=True)
+    both = {"train": like(small()), "old": jax.ShapeDtypeStruct((2,), jnp.float32)}
+    assert Checkpoints(tmp_path).restore(1, both, beside="['eval']")[0]["train"]["x"].tolist() == [4.0, 4.0, 4.0, 4.0]
+    with pytest.raises(CheckpointError, match=r"\['old'\]: saved float32\[2\], expected absent"):
+        Checkpoints(tmp_path).restore(1, {"train": like(small())}, beside="['eval']")
+
+
 def test_a_state_that_does_not_fit_is_refused_naming_leaf_and_both_shapes(tmp_path: Path) -> None:
     Checkpoints(tmp_path).save(1, 1, {"net": jnp.zeros((64, 64)), "old": jnp.zeros(2)}, {}, block=True)
     wanted = {"net": jax.ShapeDtypeStruct((32, 32), jnp.float32), "new": jax.ShapeDtypeStruct((), jnp.int32)}

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from jaxrl_long import __version__, machine
-from jaxrl_long.config import Settings
+from jaxrl_long.config import SPEED, Settings
 from jaxrl_long.fields import to_plain
 from jaxrl_long.planning.model import Measured
 from jaxrl_long.rules import CONFIGS
 from jaxrl_long.runtime import memory
 from jaxrl_long.runtime.folder import write_atomically
 
-DECIDING = ("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "deterministic", "restart", "disturb", "algorithm", "replay")
-"""Settings that a measurement depends on."""
 EVALUATION = ("num_envs", "window", "lasting")
+"""Settings of the evaluation that its time depends on."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Known:
 def identity(settings: Settings) -> str:
     """A digest of what the measurement depends on: settings, device, versions, and the code of this package and of a user's world."""
     plain = to_plain(settings)
-    what = [plain[name] for name in DECIDING] + [plain["eval"][name] for name in EVALUATION]
+    what = [plain[name] for name in SPEED] + [plain["eval"][name] for name in EVALUATION]
     versions = [importlib.metadata.version(name) for name in ("jax", "jaxlib", "brax")]
     device = [machine.device_name(), machine.usable_cores(), machine.visible_gpus()]
     versions += [_code(CONFIGS.parent)]

@@ -133,17 +133,19 @@ class Checkpoints:
         """Read update, env_steps, score and host record of a checkpoint, without its arrays. Raises CheckpointError."""
         return _read_record(self.folder / str(self._find(update)))
 
-    def restore(self, update: int, like: PyTree, *, partial: bool = False) -> tuple[PyTree, dict[str, Any]]:
+    def restore(self, update: int, like: PyTree, *, partial: bool = False, beside: str | None = None) -> tuple[PyTree, dict[str, Any]]:
         """Fill the structure of `like` (jax.ShapeDtypeStruct leaves; their shardings say where) and return it with the host record.
 
         The number of devices may differ from the one it was saved with. Every leaf has buffers of its own and may be donated.
-        `partial`: leaves that `like` lacks are not read. Raises CheckpointError if it is damaged, or naming each leaf that does not fit.
+        `partial`: leaves that `like` lacks are not read; `beside`: only those of them whose names begin with it may be there.
+        Raises CheckpointError if it is damaged, or naming each leaf that does not fit.
         """
         path = self.folder / str(self._find(update))
         record = _read_record(path)
         leaves, structure = jax.tree_util.tree_flatten_with_path(like)
         wanted = {jax.tree_util.keystr(where): leaf for where, leaf in leaves}
-        _compare(path, record["leaves"], wanted, partial=partial)
+        saved = {name: entry for name, entry in record["leaves"].items() if name in wanted or not beside or not name.startswith(beside)}
+        _compare(path, saved, wanted, partial=partial)
         arrays = _read_arrays(path / ARRAYS, [name for name in wanted if _stored(record["leaves"][name])])
         placed = [_place(arrays.get(name), record["leaves"][name], leaf) for name, leaf in wanted.items()]
         return jax.tree_util.tree_unflatten(structure, placed), record["host"]

@@ -140,8 +140,8 @@ class Experiment:
         return state
 
     def _restore(self, shapes: TrainState) -> TrainState:
-        # Not the examined environments, which other settings of the evaluation may have left there.
-        state, host = self.checkpoints.restore(self.update, shapes, partial=True)
+        # Examined environments may lie there, of these settings of the evaluation or of others.
+        state, host = self.checkpoints.restore(self.update, shapes, beside=".examined")
         self.clock = Clock(**host["clock"])
         self.schedule.chunk = self.schedule.chunk or host["chunk"]
         self.tracker_ids, self.dumped, self.row, self.best = host["trackers"], host["dumped"], host["row"], host.get("best")

@@ -15,15 +15,13 @@ import jaxlib
 from jax.sharding import PartitionSpec as P
 
 from jaxrl_long import __version__
-from jaxrl_long.config import Settings
+from jaxrl_long.config import SPEED, Settings
 from jaxrl_long.fields import to_plain
 from jaxrl_long.runtime.folder import write_atomically
 from jaxrl_long.trainer import AXIS, Program, TrainState, empty_rollout, improve, observe, state_specs, store
 from jaxrl_long.typing import Array
 
 REPEATS = 3
-DECIDING = ("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "restart", "disturb", "algorithm", "replay")
-"""Settings that the shares depend on."""
 
 
 def measured(program: Program, settings: Settings, state: TrainState, update_s: float) -> dict[str, float]:
@@ -108,6 +106,6 @@ def _cache_file(settings: Settings) -> Path | None:
         return None
     plain = to_plain(settings)
     device = jax.local_devices()[0]
-    what = [plain[name] for name in DECIDING] + [device.device_kind, jax.__version__, jaxlib.__version__, __version__]
+    what = [plain[name] for name in SPEED] + [device.device_kind, jax.__version__, jaxlib.__version__, __version__]
     digest = hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:24]
     return Path(folder) / "shares" / f"{digest}.json"
