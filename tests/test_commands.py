@@ -27,6 +27,26 @@ def call(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", *words], cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
 
 
+def test_a_run_goes_on_without_whoever_read_its_lines(tmp_path):
+    running = start("jaxrl_long.train", f"env={PROBES}:CountEnv", "steps=640", "chunk=1", "run_dir=run", *TINY, cwd=tmp_path)
+    assert running.stdout is not None
+    assert running.stderr is not None
+    running.stdout.readline()
+    running.stdout.close()
+    assert running.wait(timeout=300) == 0
+    assert running.stderr.read() == ""
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["finished"]
+
+
+def test_help_may_be_cut_off_by_its_reader(tmp_path):
+    running = start("jaxrl_long.train", "--help", cwd=tmp_path)
+    assert running.stdout is not None
+    assert running.stderr is not None
+    running.stdout.close()
+    assert running.wait(timeout=60) == 1
+    assert running.stderr.read() == ""
+
+
 @pytest.mark.slow
 def test_the_readmes_command_trains_an_ant_that_can_be_evaluated_from_its_folder_alone(tmp_path):
     trained = call("jaxrl_long.train", "env=ant", "horizon=1000000", "steps=64", *TINY, cwd=tmp_path)

@@ -14,6 +14,7 @@ from jaxrl_long.cli.compose import make_settings
 from jaxrl_long.cli.help import help_text
 from jaxrl_long.cli.words import Words, read
 from jaxrl_long.fields import ConfigError, RunError
+from jaxrl_long.runtime.process import let_go
 from jaxrl_long.stored import load_settings
 
 __all__ = ["BAD_SETTINGS", "DONE", "FAILED", "SAVED", "Call", "Command", "prepare", "run"]
@@ -31,7 +32,7 @@ def run(command: Command, arguments: Sequence[str] | None = None) -> int:
     try:
         words = read(command, given)
         if words.help:
-            print(help_text(command, _settings_for_help(command, words)))
+            print(help_text(command, _settings_for_help(command, words)), flush=True)
             return DONE
         if words.multirun:
             runs = sweep.combinations(command, words.assignments)
@@ -40,13 +41,19 @@ def run(command: Command, arguments: Sequence[str] | None = None) -> int:
         call = prepare(command, words)
         if command.makes_runs:
             folders.create(call.settings)
-        return command.main(call) or DONE
+        code = command.main(call) or DONE
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has gone, as `head` does once it has seen enough.
+        let_go(sys.stdout)
+        return FAILED
     except ConfigError as error:
         print(f"ConfigError: {error}", file=sys.stderr)
         return BAD_SETTINGS
     except RunError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return FAILED
+    return code
 
 
 def prepare(command: Command, words: Words) -> Call:

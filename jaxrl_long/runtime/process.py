@@ -1,8 +1,9 @@
-"""Facts about this process."""
+"""This process: when it began, and whom it writes to."""
 
 import os
 import time
 from pathlib import Path
+from typing import IO
 
 _IMPORTED = time.time()
 
@@ -15,3 +16,10 @@ def started() -> float:
     except (OSError, AttributeError, IndexError, ValueError):
         return _IMPORTED
     return time.time() - age
+
+
+def let_go(stream: IO[str]) -> None:
+    """Write nowhere from now on, in place of a reader that has gone (`... | head`); what is left in the buffer would fail at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

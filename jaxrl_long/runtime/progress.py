@@ -8,6 +8,8 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from jaxrl_long.runtime.process import let_go
+
 Row = Mapping[str, Any]
 
 
@@ -42,12 +44,21 @@ def amount(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+class Lines(Console):
+    """A console whose reader may leave: what runs goes on without it. Rich would end the process."""
+
+    def on_broken_pipe(self) -> None:
+        """Nobody reads any more."""
+        self.quiet = True
+        let_go(self.file)
+
+
 class View:
     """The run's lines on `out`: plain ones, each starting with a fixed word, or coloured above a live bar on a terminal."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         """Write to `out`, standard output by default."""
-        self._console = Console(file=out or sys.stdout, highlight=False, soft_wrap=True, markup=False)
+        self._console = Lines(file=out or sys.stdout, highlight=False, soft_wrap=True, markup=False)
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._planned = 0
@@ -124,7 +135,7 @@ def _bar(console: Console) -> Progress:
 @contextmanager
 def steps_bar(name: str, total: int, out: TextIO | None = None) -> "Generator[StepsBar]":
     """Show how far `name` has come towards `total` steps, on standard error by default so that results can be piped."""
-    bar = StepsBar(name, total, Console(file=out or sys.stderr, highlight=False, markup=False, soft_wrap=True))
+    bar = StepsBar(name, total, Lines(file=out or sys.stderr, highlight=False, markup=False, soft_wrap=True))
     try:
         yield bar
     finally:
