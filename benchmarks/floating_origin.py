@@ -1,6 +1,7 @@
 """What a floating origin saves: the reward error of an ant far away, against the same ant at the origin.
 
-    python -m benchmarks.floating_origin backend=spring offset=300000
+    python -m benchmarks.floating_origin env=ant backend=spring offset=300000
+    python -m benchmarks.floating_origin survey        # every task whose physics does not care where it is, on every backend
 
 The same states take the same random actions three times: at the origin; far away, carried as whole cells beside a local position; far away
 in plain float32. Rows go to results/floating_origin.jsonl.
@@ -8,9 +9,11 @@ in plain float32. Rows go to results/floating_origin.jsonl.
 
 import functools
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Row, once, parse
+from benchmarks import ours, processes
+from benchmarks.harness import RESULTS, Row, latest, once, parse
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,36 @@ def measure(options: Options) -> Row:
     return {"floating_rms": rms["floating"], "plain_rms": rms["plain"], "reward_std": float(near.std())}
 
 
-def main() -> None:
-    """Measure once, print the row."""
-    _, options = parse(Options)
+def worlds() -> list[tuple[str, str]]:
+    """Every task that a floating origin is the default of, on every backend."""
+    from jaxrl_long.envs.brax import TRANSLATES
+    from jaxrl_long.rules import environments
+
+    return [(env, backend) for env in TRANSLATES for backend in environments()[env].backends]
+
+
+def newest(results: Path = RESULTS) -> list[Row]:
+    """The latest row of each world and distance."""
+    return latest("floating_origin", "env", "backend", "offset", results=results, kind="cpu")
+
+
+def recorded(options: Options) -> Row:
+    """The row of these options, measured now if there is none."""
     key = {name: value for name, value in vars(options).items() if name != "refresh"}
-    print(once("floating_origin", key, functools.partial(measure, options), refresh=options.refresh))
+    return once("floating_origin", key, functools.partial(measure, options), refresh=options.refresh)
+
+
+def main() -> None:
+    """Measure once, print the row; a survey measures each world in a process of its own, whose memory is then free again."""
+    verb, options = parse(Options, verbs=("survey",))
+    if verb != "survey":
+        print(recorded(options))
+        return
+    for env, backend in worlds():
+        asked = ours.words(env=env, backend=backend, offset=options.offset, refresh=str(options.refresh).lower())
+        with ours.scratch() as scratch:
+            output = processes.run(processes.module("benchmarks.floating_origin", *asked), Path(scratch) / "log").output
+        print(output.strip(), flush=True)
 
 
 if __name__ == "__main__":

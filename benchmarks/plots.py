@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import compile_time, horizon, plan_accuracy, rollout, time_to_return
+from benchmarks import compile_time, endurance, horizon, plan_accuracy, rollout, time_to_return
 from benchmarks.harness import RESULTS, Row, latest
 
 PLOTS = horizon.PLOTS
@@ -102,6 +102,24 @@ def curves(rows: list[Row], figure: Any) -> None:
     panel.grid(alpha=0.3)
 
 
+def lasting(rows: list[Row], figure: Any) -> None:
+    """Steps between failures with each option, a dot a seed: filled where failures were seen, hollow for a bound where none was."""
+    tasks = list(dict.fromkeys(row["env"] for row in rows))
+    figure.set_size_inches(5 * len(tasks), 6)
+    for panel, task in zip(figure.subplots(1, len(tasks), squeeze=False)[0], tasks, strict=True):
+        runs = [row for row in rows if row["env"] == task]
+        typical = {name: statistics.median(endurance.lasting(row) for row in runs if row["option"] == name) for name in {row["option"] for row in runs}}
+        order = sorted(typical, key=lambda name: typical[name])
+        for row in runs:
+            seen = bool(row["steps_between_failures"])
+            panel.plot(endurance.lasting(row), order.index(row["option"]), "o", color="C0", markerfacecolor="C0" if seen else "none")
+        if endurance.BASE in typical:
+            panel.axvline(typical[endurance.BASE], color="grey", linewidth=1)
+        panel.set(xscale="log", xlabel="steps between failures", title=task)
+        panel.set_yticks(range(len(order)), order)
+        panel.grid(alpha=0.3, axis="x")
+
+
 QUESTIONS: dict[str, tuple[Callable[[Path], list[Row]], Callable[[list[Row], Any], None]]] = {
     "rollout": (rollout.newest, steps_alone),
     "train": (lambda results: [row for row in plan_accuracy.newest(results) if row.get("shares")], where_time_goes),
@@ -109,6 +127,7 @@ QUESTIONS: dict[str, tuple[Callable[[Path], list[Row]], Callable[[list[Row], Any
     "compile_time": (compile_time.newest, compiling),
     "plan_accuracy": (plan_accuracy.newest, planned),
     "others": (lambda results: latest("others", "side", "turn", results=results, kind="cpu"), trainers),
+    "endurance": (endurance.newest, lasting),
     "time_to_return": (lambda results: time_to_return.newest(results=results), curves),
 }
 """Each plot's name, its rows, and what draws them."""

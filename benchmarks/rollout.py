@@ -21,6 +21,8 @@ from benchmarks.harness import RESULTS, Row, latest, numbers, once, parse, recor
 
 COUNTS = (64, 256, 1024, 4096)
 """Environments of ant, to see what more of them bring."""
+SURVEYED = "64"
+"""Block size of the survey: the best one, or near it, wherever several were tried."""
 TASKS = ("ant", "halfcheetah", "hopper", "walker2d", "humanoid", "swimmer", "reacher", "pusher", "inverted_pendulum")
 BACKENDS = ("spring", "positional", "generalized", "mjx")
 
@@ -47,10 +49,12 @@ class Options:
     """Append the row to benchmarks/results/rollout.jsonl."""
 
 
-def block_sizes(blocks: str, per_device: int) -> list[int]:
-    """The sizes to try, ascending: those that divide the environments of a device, and all of them for 0."""
+def block_sizes(blocks: str, per_device: int, most: int = 0) -> list[int]:
+    """The sizes to try, ascending: those that divide the environments of a device, up to `most` (0: any); and all of them for 0."""
     asked = [size or per_device for size in numbers(blocks)]
-    return sorted({size for size in asked if size <= per_device and per_device % size == 0}) or [per_device]
+    most = min(per_device, most or per_device)
+    largest = max(size for size in range(1, most + 1) if per_device % size == 0)
+    return sorted({size for size in asked if size <= most and per_device % size == 0}) or [largest]
 
 
 def choose(key: Any, obs: Any, size: int, weights: list[Any]) -> Any:
@@ -106,6 +110,8 @@ def measure(options: Options) -> Row:
     import numpy as np
     from brax import envs
 
+    from jaxrl_long.envs.brax import solved_at_once
+
     count = options.devices or jax.local_device_count()
     if options.num_envs % count:
         message = f"num_envs={options.num_envs} can't be split over {count} devices. Nearest: {options.num_envs // count * count or count}."
@@ -115,10 +121,11 @@ def measure(options: Options) -> Row:
     split = jax.sharding.PartitionSpec("devices")
     sharding = jax.sharding.NamedSharding(mesh, split)
     weights = layers(options.policy, env.observation_size, env.action_size)
-    reset = jax.jit(jax.vmap(env.reset), out_shardings=sharding)
+    most = solved_at_once(options.backend, env.sys.qd_size())
+    reset = jax.jit(lambda keys: jax.lax.map(env.reset, keys, batch_size=most or options.num_envs))
     found = {}
-    for block in block_sizes(options.blocks, options.num_envs // count):
-        state = reset(jax.device_put(jax.random.split(jax.random.key(0), options.num_envs), sharding))
+    for block in block_sizes(options.blocks, options.num_envs // count, most):
+        state = jax.device_put(reset(jax.random.split(jax.random.key(0), options.num_envs)), sharding)
         keys = jax.device_put(jax.random.split(jax.random.key(1), count), sharding)
         device_roll = functools.partial(roll, weights=weights, env=env, steps=options.steps, block=block)
         program = jax.jit(jax.shard_map(device_roll, mesh=mesh, in_specs=(split, split), out_specs=split, check_vma=False))
@@ -150,7 +157,7 @@ def worlds() -> list[Row]:
 def surveyed(world: Row, options: Options) -> Row:
     """One world's row, from a process of its own."""
     with ours.scratch() as folder:
-        words = ours.words(**world, blocks=options.blocks, steps=options.steps, repeats=options.repeats, write="false")
+        words = ours.words(**world, blocks=SURVEYED, steps=options.steps, repeats=options.repeats, write="false")
         return processes.run(processes.module("benchmarks.rollout", *words), Path(folder) / "rollout.jsonl").rows[-1]
 
 

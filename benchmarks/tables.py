@@ -15,7 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import endurance as study
-from benchmarks import horizon, plan_accuracy, time_to_return
+from benchmarks import floating_origin as distance
+from benchmarks import horizon, plan_accuracy, plan_time, time_to_return
 from benchmarks.harness import RESULTS, ROOT, Row, latest
 
 MARKED = re.compile(r"(<!-- table:(?P<name>[a-z_]+) -->\n)(?P<body>.*?)(<!-- /table:(?P=name) -->)", re.DOTALL)
@@ -145,7 +146,7 @@ def gpu(results: Path) -> str:
 
 def floating_origin(results: Path) -> str:
     """Reward errors far from the origin."""
-    rows = latest("floating_origin", "env", "backend", "offset", results=results, kind="cpu")
+    rows = distance.newest(results)
     cells = [[row["env"], row["backend"], f"{row['offset'] / 1000:,.0f} km", f"{row['floating_rms']:.1e}", f"{row['plain_rms']:.1e}"] for row in rows]
     header = ["env", "backend", "distance", "reward error with a floating origin, rms", "without"]
     return f"{markdown(header, cells)}\n\n{machine(rows)}"
@@ -184,6 +185,16 @@ def plans(results: Path, kind: str = "cpu") -> str:
         cells.append([f"`{row['case']}`", *walls, f"{row['planned_steps_per_s']:,.0f}", f"{row['steps_per_s']:,.0f}", f"{row['plan_s']:.0f} s"])
     header = ["run", "planned", "took", "error", "planned steps/s", "steps/s", "the plan took"]
     return f"{markdown(header, cells)}\n\n{plan_accuracy.summary(rows)} {machine(rows)}"
+
+
+def plan_times(results: Path) -> str:
+    """How long a plan takes, by what was kept from before."""
+    rows = plan_time.newest(results)
+    ways = {"nothing": "empty_s", "compiled programs": "compiled_s", "the measurement": "measured_s"}
+    cells = []
+    for (env,), group in by(rows, "env").items():
+        cells += [[env, kept, f"{statistics.median(row[column] for row in group):.1f} s", str(len(group))] for kept, column in ways.items()]
+    return f"{markdown(['env', 'kept from before', 'the plan takes', 'runs'], cells)}\n\n{machine(rows)}"
 
 
 def options(results: Path) -> str:
@@ -254,6 +265,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "floating_origin": floating_origin,
     "horizon": walks,
     "plan": plans,
+    "plan_time": plan_times,
     "others": others,
 }
 

@@ -325,14 +325,16 @@ def read(totals: Totals, updates: int) -> dict[str, int | float]:
 def make_chunk(program: Program) -> Any:
     """The jitted program `chunk(state, updates) -> (state, totals, fault)`: any number of updates with one trace. The state is donated."""
     shapes = state_shapes(program)
+    # Jitted for its cache of traces: once to learn the report's shape, and the loop's body is known.
+    step = jax.jit(lambda state: update(program, state), inline=True)
 
     def chunk(state: TrainState, updates: Int[Array, ""]) -> tuple[TrainState, Totals, Fault]:
-        one = jax.eval_shape(lambda state: update(program, state)[1], state)
+        one = jax.eval_shape(step, state)[1]
         nothing: Totals = {name: Count.of(0) if jnp.issubdtype(leaf.dtype, jnp.integer) else Sum.zeros(leaf.shape) for name, leaf in one.items()}
 
         def body(_: Array, carry: tuple[TrainState, Totals, Fault]) -> tuple[TrainState, Totals, Fault]:
             state, totals, fault = carry
-            state, report, new = update(program, state)
+            state, report, new = step(state)
             fault = jax.tree.map(lambda old, latest: jnp.where(fault.found, old, latest), fault, new)
             return state, {name: totals[name].plus(number) for name, number in report.items()}, fault
 

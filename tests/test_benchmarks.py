@@ -158,6 +158,9 @@ def test_block_sizes_divide_the_environments_of_a_device() -> None:
     assert rollout.block_sizes("32,64,128,0", 128) == [32, 64, 128]
     assert rollout.block_sizes("32,48,0", 128) == [32, 128]
     assert rollout.block_sizes("256", 128) == [128]
+    # No more than a backend may step at once: 72 on ant's.
+    assert rollout.block_sizes("32,64,128,0", 128, 72) == [32, 64]
+    assert rollout.block_sizes("128,0", 128, 72) == [64]
 
 
 def test_a_command_reports_its_rows_and_its_memory(tmp_path: Path) -> None:

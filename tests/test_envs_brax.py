@@ -1,6 +1,9 @@
 """Brax's tasks through the Simulator contract: the same numbers as brax's own, from less state."""
 
 import functools
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import numpy as np
 import pytest
 from brax import envs
 
-from jaxrl_long.envs.brax import TRANSLATES, BraxSimulator
+from jaxrl_long.envs.brax import TRANSLATES, BraxSimulator, solved_at_once
 from jaxrl_long.envs.registry import OURS
 from jaxrl_long.rules import environments
 from jaxrl_long.typing import Array, PyTree
@@ -46,6 +49,24 @@ def test_every_movable_task_is_tested_below():
 
 def test_the_installed_brax_has_the_tasks_that_are_registered_and_no_others():
     assert set(envs._envs) == set(environments()) - set(OURS)
+
+
+def test_backends_that_solve_systems_are_stepped_a_few_at_once_on_a_cpu():
+    # 14 degrees of freedom: 200,000 / 14^3 = 72.9; the humanoid's 23: 16.4.
+    assert BraxSimulator("ant", "generalized").at_once == 72
+    assert solved_at_once("mjx", 23) == 16
+    assert solved_at_once("generalized", 100) == 1
+    assert hopper().at_once == 0
+
+
+@pytest.mark.slow
+def test_two_devices_that_solve_systems_do_not_wait_for_one_another_for_ever(tmp_path: Path):
+    # 256 starts of 14 unknowns each, and as many evaluated: on a machine with two cores that stood still.
+    words = ["env=ant", "env.backend=generalized", "num_envs=256", "rollout_length=4", "steps=1024", "devices=2", "eval.num_envs=256", "eval.window=2"]
+    run = [sys.executable, "-m", "jaxrl_long.train", *words, f"run_dir={tmp_path / 'run'}", "compilation_cache=none"]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "XLA_FLAGS": ""})
+    assert done.returncode == 0, done.stderr
+    assert "1,024 steps" in done.stdout
 
 
 def actions(simulator: BraxSimulator) -> Array:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 
 from benchmarks import harness, horizon, plots, rollout
@@ -41,6 +42,23 @@ def test_shares_are_stacked_from_left_to_right():
     plots.where_time_goes([{"case": "env=ant", "shares": {"simulate": 0.5, "infer": 0.2, "learn": 0.3}}], figure)
     assert spans(figure.axes[0]) == [(0.0, 0.5), (0.5, 0.2), (0.7, 0.3)]
     pyplot.close()
+
+
+def test_options_are_ranked_by_how_long_agents_last_and_bounds_are_hollow():
+    found = {"base": [900.0, None, 800.0], "rewind": [None, None, 700.0]}
+    rows = [
+        {"env": "ant", "option": option, "steps_between_failures": seen, "steps_between_failures_at_least": None if seen else 5000.0}
+        for option, runs in found.items()
+        for seen in runs
+    ]
+    figure = pyplot.figure()
+    plots.lasting(rows, figure)
+    panel = figure.axes[0]
+    # Medians 900 and 5000: the base below.
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["base", "rewind"]
+    hollow = [float(np.asarray(line.get_xdata())[0]) for line in panel.lines if line.get_markerfacecolor() == "none"]
+    assert hollow == [5000.0, 5000.0, 5000.0]
+    pyplot.close(figure)
 
 
 @pytest.mark.parametrize("question", sorted(plots.QUESTIONS))

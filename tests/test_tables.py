@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import harness, tables
+from benchmarks import floating_origin, harness, tables
 
 
 def learned(seed: int, window_return: float) -> harness.Row:
@@ -89,3 +89,10 @@ def test_options_are_ranked_by_how_long_they_last_and_compared_with_the_base(tmp
     # 40,000 / 2,000 = 20
     assert lines[0] == "| ant | rewind | 20,000 | 2 | 99% (98%) | > 40,000 | 20.0 | 6,000 (100%) | 40,000 (100%) |"
     assert lines[1] == "| ant | base | 20,000 | 2 | 62% (50%) | 2,000 | 1.0 | 6,000 (100%) | 40,000 (100%) |"
+
+
+def test_a_floating_origin_is_the_default_just_where_the_rows_say_that_it_helps() -> None:
+    rows = {(row["env"], row["backend"]): row for row in floating_origin.newest()}
+    assert set(floating_origin.worlds()) <= set(rows)
+    for row in rows.values():
+        assert row["floating_rms"] < row["plain_rms"] / 5, row

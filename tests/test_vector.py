@@ -38,6 +38,15 @@ def test_the_final_observation_is_the_one_before_the_restart():
     np.testing.assert_array_equal(state.obs, [[0.0]])
 
 
+def test_a_world_that_allows_a_few_copies_at_once_goes_the_same_way():
+    class Few(RandomStart):
+        at_once = 3
+
+    few, all_at_once = (roll(VectorEnv(world, horizon=5), 8, 12) for world in (Few(), RandomStart()))
+    for one, other in zip(jax.tree.leaves(few), jax.tree.leaves(all_at_once), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_a_death_at_the_horizon_is_a_death():
     _, seen = roll(VectorEnv(CountEnv(die_at=3), horizon=3), 1, 3)
     assert bool(seen.terminated[2, 0])

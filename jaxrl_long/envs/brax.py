@@ -39,6 +39,20 @@ KEPT = {
 """What a step reads of brax's physics state. The rest is constant or computed anew, up to 96 % of the bytes (mjx)."""
 
 
+SOLVERS = ("generalized", "mjx")
+"""Backends that solve a system of equations in every step, with an unknown for each degree of freedom."""
+BATCH_WORK = 200_000
+"""A CPU's LAPACK kernels hand a batch of more work than that (n³ for each system of n unknowns) on to XLA's own threads, and wait for
+them within such a thread: once each of them waits, which as many devices soon achieve, all wait for ever (seen in jaxlib 0.10.2)."""
+
+
+def solved_at_once(backend: str, unknowns: int) -> int:
+    """How many environments may be stepped at once on a device without that; 0: any number."""
+    if backend not in SOLVERS or jax.default_backend() != "cpu":
+        return 0
+    return max(1, (BATCH_WORK - 1) // unknowns**3)
+
+
 class _NumpyOfOldJax:
     """`jax.numpy` with the `a_min` argument of `clip`, which jax has dropped and brax's fluid forces (swimmer) still use."""
 
@@ -80,6 +94,7 @@ class BraxSimulator:
         # brax keeps some time steps in float32: 0.05 s is the truth, not 0.04999999701976776.
         self.dt = round(float(env._dt if name == "fast" else env.dt), 7)
         hidden = options.get("exclude_current_positions_from_observation", True)
+        self.at_once = 0 if name == "fast" else solved_at_once(backend, env.sys.qd_size())
         self.translates: tuple[int, ...] = TRANSLATES.get(name, ()) if hidden else ()
         if self.translates:
             self.push = self._push

@@ -37,9 +37,12 @@ class Disturbed:
         """Wrap `inner`. Raises ConfigError where it can't be disturbed in a way that the settings ask for."""
         self.undisturbed, self._settings = inner, settings
         self.obs_size, self.action, self.dt = inner.obs_size, inner.action, inner.dt
-        for name in ("max_steps", "success", "position"):
+        for name in ("max_steps", "at_once"):
             if hasattr(inner, name):
-                setattr(self, name, getattr(inner, name) if name == "max_steps" else self._of_world(getattr(inner, name)))
+                setattr(self, name, getattr(inner, name))
+        for name in ("success", "position"):
+            if hasattr(inner, name):
+                setattr(self, name, self._of_world(getattr(inner, name)))
         self._varies = bool(settings.mass or settings.friction)
         problems = [f"disturb.{name}={show(getattr(settings, name))}: this environment {why}. Leave it at 0." for name, why in _unable(inner, settings)]
         if problems:

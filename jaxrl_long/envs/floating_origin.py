@@ -45,6 +45,8 @@ class FloatingOrigin:
         self.dt = inner.dt
         if hasattr(inner, "max_steps"):
             self.max_steps = inner.max_steps
+        if hasattr(inner, "at_once"):
+            self.at_once = inner.at_once
         if hasattr(inner, "success"):
             self.success = lambda state: inner.success(state.world)
 

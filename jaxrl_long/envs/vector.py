@@ -1,5 +1,6 @@
 """N copies of a simulator with a clock, a guard, a score and restarts: the only place that knows about N, time and ends."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import jax
@@ -85,6 +86,13 @@ def chosen(condition: Bool[Array, " N"], yes: PyTree, no: PyTree) -> PyTree:
     return jax.tree.map(choose, yes, no)
 
 
+def each(function: Callable[..., PyTree], at_once: int, *arguments: PyTree) -> PyTree:
+    """What a function of one environment says of N, whose leaves are [N, ...]; no more than `at_once` of them together (0: all)."""
+    if not at_once or jax.tree.leaves(arguments)[0].shape[0] <= at_once:
+        return jax.vmap(function)(*arguments)
+    return jax.lax.map(lambda one: function(*one), arguments, batch_size=at_once)
+
+
 def _finite(step: SimStep) -> Bool[Array, " N"]:
     """Which environments' state, observation and reward are all finite."""
     leaves = [leaf for leaf in jax.tree.leaves(step) if jnp.issubdtype(leaf.dtype, jnp.floating)]
@@ -113,9 +121,14 @@ class VectorEnv:
         """Whether ended episodes may go on from earlier moments."""
         return self.source in ("archive", "rewind")
 
+    @property
+    def at_once(self) -> int:
+        """How many environments the simulator lets be stepped together; 0: all."""
+        return getattr(self.simulator, "at_once", 0)
+
     def starts(self, keys: Key[Array, " M"]) -> SimStep:
         """M freshly drawn start states, every leaf [M, ...]."""
-        return jax.vmap(self.simulator.reset)(keys)
+        return each(self.simulator.reset, self.at_once, keys)
 
     def begin(self, start: SimStep, keys: Key[Array, " N"], index: Int[Array, " N"]) -> EnvState:
         """N environments at these starts. With `stagger`, first deadlines are spread evenly at random, so that ends do not coincide."""
@@ -136,7 +149,7 @@ class VectorEnv:
         step_keys, restart_keys = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
 
         # Physics.
-        after = jax.vmap(self.simulator.step)(state.sim, action, step_keys)
+        after = each(self.simulator.step, self.at_once, state.sim, action, step_keys)
 
         # Guard: a non-finite environment is cut where it stood before; the others never see its numbers.
         fault = ~_finite(after)

@@ -24,9 +24,21 @@ from jaxrl_long.runtime.stop import Stop
 from jaxrl_long.trainer import Program, TrainState, init_state, make_chunk, state_shapes
 
 REPEATS = 7
+FEW = 3
+"""Repeats of what decides less of the run's time."""
 PIECE_S = 0.6
 """Shortest time that is worth a look at the clock."""
 SAVES = 3
+MISSES: list[str] = []
+"""Programs that this process had to compile, as none was kept: one entry each."""
+
+
+def _listen(event: str, **_: Any) -> None:
+    if event == "/jax/compilation_cache/cache_misses":
+        MISSES.append(event)
+
+
+jax.monitoring.register_event_listener(_listen)
 
 
 def measure(settings: Settings, stop: Stop, say: Callable[[str], None]) -> Known:
@@ -41,14 +53,9 @@ def measure(settings: Settings, stop: Stop, say: Callable[[str], None]) -> Known
     need, room = footprint.needed(program, shapes), footprint.room(program)
     startup_s = time.time() - started()
     say("compiles the training program")
-    first_s, chunk, state = _built(program, shapes)
-    compile_s = first_s
-    if _kept():
-        # Again, as a process does that finds them compiled; never two states at once.
-        del chunk, state
-        compile_s, chunk, state = _built(program, shapes)
+    first_s, compile_s, (chunk, state) = _ready(lambda: _built(program, shapes))
     say("measures updates")
-    state, update, transfer_s = _updates(chunk, state)
+    state, update, transfer_s = _updates(chunk, state, repeats=REPEATS)
     learn_s, infer_s = shares.pieces(program, state)
     shares.keep(settings, learn_s, infer_s, update.median)
     say("measures evaluation and saving")
@@ -64,7 +71,7 @@ def measure(settings: Settings, stop: Stop, say: Callable[[str], None]) -> Known
             rates[other.num_envs] = found
     measured = Measured(
         startup_s=startup_s,
-        compile_s=min(compile_s, first_s),
+        compile_s=compile_s,
         cold_compile_s=first_s,
         updates=settings.updates,
         devices=program.mesh.size,
@@ -103,17 +110,28 @@ def _kept() -> bool:
     return jax.config.values["jax_compilation_cache_dir"] is not None
 
 
-def _built(program: Program, shapes: TrainState) -> tuple[float, Any, TrainState]:
-    """Compile and build the state, as training does; with the seconds it took."""
+def _ready(build: Callable[[], Any]) -> tuple[float, float, Any]:
+    """Seconds that `build` takes now, and in a process that finds its programs compiled; and what it makes, never two of them at once."""
+    misses, begin = len(MISSES), time.perf_counter()
+    made = build()
+    first_s = time.perf_counter() - begin
+    if not _kept() or len(MISSES) == misses:
+        return first_s, first_s, made
+    del made
     begin = time.perf_counter()
+    made = build()
+    return first_s, min(first_s, time.perf_counter() - begin), made
+
+
+def _built(program: Program, shapes: TrainState) -> tuple[Any, TrainState]:
+    """The compiled program and the state, made as training makes them."""
     with ThreadPoolExecutor(1) as pool:
         compiling = pool.submit(lambda: make_chunk(program).lower(shapes, jax.ShapeDtypeStruct((), jnp.int32)).compile())
         state = jax.block_until_ready(init_state(program, 0))
-        chunk = compiling.result()
-    return time.perf_counter() - begin, chunk, state
+        return compiling.result(), state
 
 
-def _updates(chunk: Any, state: TrainState, repeats: int = REPEATS) -> tuple[TrainState, Spread, float]:
+def _updates(chunk: Any, state: TrainState, repeats: int) -> tuple[TrainState, Spread, float]:
     """Seconds of one update, and of reading a report; the state a few updates later (the given one is donated)."""
     totals: Any = None
 
@@ -123,9 +141,9 @@ def _updates(chunk: Any, state: TrainState, repeats: int = REPEATS) -> tuple[Tra
         state, totals, _ = jax.block_until_ready(chunk(state, jnp.int32(updates)))
         return state, time.perf_counter() - begin
 
-    state, _ = run(state, 2)
-    state, once_s = run(state, 2)
-    updates = max(1, round(PIECE_S / (once_s / 2)))
+    state, _ = run(state, 1)
+    state, once_s = run(state, 1)
+    updates = max(1, round(PIECE_S / once_s))
     seconds = []
     for _ in range(repeats):
         state, took_s = run(state, updates)
@@ -137,16 +155,14 @@ def _updates(chunk: Any, state: TrainState, repeats: int = REPEATS) -> tuple[Tra
 
 def _evaluation(program: Program, settings: Settings, state: TrainState) -> tuple[float, Spread]:
     """Seconds to compile an evaluation (as a later process does), and to make one of the whole window."""
-    compile_s, advance, now = _evaluator(program, settings, state)
-    if _kept():
-        compile_s, advance, now = _evaluator(program, settings, state)
+    _, compile_s, (advance, now) = _ready(lambda: _evaluator(program, settings, state))
     window = min(settings.eval.window, settings.horizon)
     few = min(window, 50)
     begin = time.perf_counter()
     now = jax.block_until_ready(advance(now, few))
     steps = min(window, max(1, round(PIECE_S * few / (time.perf_counter() - begin))))
     seconds = []
-    for _ in range(REPEATS):
+    for _ in range(FEW):
         begin = time.perf_counter()
         now = jax.block_until_ready(advance(now, steps))
         seconds.append((time.perf_counter() - begin) / steps * window)
@@ -155,16 +171,14 @@ def _evaluation(program: Program, settings: Settings, state: TrainState) -> tupl
     return compile_s, Spread.of([times * each for each in seconds])
 
 
-def _evaluator(program: Program, settings: Settings, state: TrainState) -> tuple[float, Callable[[EvalState, int], EvalState], EvalState]:
-    """Seconds to have an evaluation ready, what takes it so many steps on, and its state after one."""
-    begin = time.perf_counter()
+def _evaluator(program: Program, settings: Settings, state: TrainState) -> tuple[Callable[[EvalState, int], EvalState], EvalState]:
+    """What takes an evaluation so many steps on, and its state after one."""
     evaluator = make_evaluator(program, settings.eval.num_envs)
 
     def advance(now: EvalState, steps: int) -> EvalState:
         return evaluator.advance(state.learner, now, jnp.int32(steps))
 
-    now = jax.block_until_ready(advance(evaluator.start(jax.random.key(0)), 1))
-    return time.perf_counter() - begin, advance, now
+    return advance, jax.block_until_ready(advance(evaluator.start(jax.random.key(0)), 1))
 
 
 def _saving(state: TrainState, stop: Stop) -> tuple[Spread, float]:
@@ -202,5 +216,5 @@ def rate(settings: Settings) -> float | None:
     chunk = make_chunk(program).lower(shapes, jax.ShapeDtypeStruct((), jnp.int32)).compile()
     if need.state + _workspace(chunk, program) > memory.SAFE * room:
         return None
-    _, update, _ = _updates(chunk, init_state(program, 0), repeats=5)
+    _, update, _ = _updates(chunk, init_state(program, 0), repeats=FEW)
     return program.steps_per_update / update.median

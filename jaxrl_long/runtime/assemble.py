@@ -34,11 +34,11 @@ def mesh(devices: int) -> Mesh:
     return Mesh(np.array(found[: devices or len(found)]), (AXIS,))
 
 
-def block_size(asked: int, per_device: int, platform: str) -> int:
-    """Environments stepped at once: as asked, or on a CPU the largest divisor that fits the cache, elsewhere all."""
+def block_size(asked: int, per_device: int, platform: str, at_once: int = 0) -> int:
+    """Environments stepped at once: as asked, or on a CPU the largest divisor that fits the cache (and what the world allows), elsewhere all."""
     if asked:
         return asked
-    fitting = CPU_BLOCK if platform == "cpu" else per_device
+    fitting = min(CPU_BLOCK, at_once or CPU_BLOCK) if platform == "cpu" else per_device
     return max(size for size in range(1, min(fitting, per_device) + 1) if per_device % size == 0)
 
 
@@ -59,7 +59,7 @@ def program(settings: Settings) -> Program:
         mesh=layout,
         num_envs=settings.num_envs,
         rollout_length=settings.rollout_length,
-        block=block_size(settings.block, settings.num_envs // layout.size, layout.devices.flat[0].platform),
+        block=block_size(settings.block, settings.num_envs // layout.size, layout.devices.flat[0].platform, vector.at_once),
         total_updates=settings.updates,
         capacity=settings.ring_rows,
         codec=settings.replay.codec,
