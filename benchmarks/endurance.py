@@ -39,9 +39,13 @@ OPTIONS: dict[str, str] = {
     "no restarts": "restart.every=0 horizon=1000000",
     "rewind": "restart.source=rewind",
     "archive": "restart.source=archive",
+    "no restarts, rewind": "restart.every=0 horizon=1000000 restart.source=rewind",
     "grows, failing costs": "algorithm.lookahead_end=1000 algorithm.failure_cost=100",
     "grows, rewind": "algorithm.lookahead_end=1000 restart.source=rewind",
     "grows, rewind, failing costs": "algorithm.lookahead_end=1000 restart.source=rewind algorithm.failure_cost=100",
+    "no restarts, grows, rewind, failing costs": (
+        "restart.every=0 horizon=1000000 algorithm.lookahead_end=1000 restart.source=rewind algorithm.failure_cost=100"
+    ),
 }
 """Each option's settings, beside the task's own. More steps are a run of their own: `steps=`."""
 

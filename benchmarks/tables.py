@@ -235,8 +235,10 @@ def others(results: Path) -> str:
         rate = statistics.median(row["steps_per_s"] for row in group)
         mine = statistics.median(row["steps_per_s"] for row in groups.get("ours", group))
         peak = statistics.median(row["peak_bytes"] for row in group)
-        cells.append([side, WORK[side], amount(rate, "steps_per_s"), f"{mine / rate:.1f}", amount(peak, "peak_bytes"), str(len(group))])
-    header = ["trainer", "what it trains", "training", "ours is times as fast", "peak memory of its main process", "runs"]
+        started = [row["startup_s"] for row in group if "startup_s" in row]
+        startup = f"{statistics.median(started):.0f} s" if started else "–"
+        cells.append([side, WORK[side], amount(rate, "steps_per_s"), f"{mine / rate:.1f}", startup, amount(peak, "peak_bytes"), str(len(group))])
+    header = ["trainer", "what it trains", "training", "ours is times as fast", "start-up", "peak memory of its main process", "runs"]
     return f"{markdown(header, cells)}\n\n{machine(rows)}"
 
 

@@ -58,7 +58,8 @@ def rate(args: argparse.Namespace, imports_s: float) -> None:
         seconds.append(time.perf_counter() - begin)
     # The first run touches all memory for the first time.
     median = steps / statistics.median(seconds[1:])
-    print(json.dumps({"steps_per_s": round(median, 1), "imports_s": imports_s, "compile_s": compile_s, "settings": vars(args), "jax": jax.__version__}))
+    startup = {"startup_s": round(imports_s + compile_s, 1), "imports_s": imports_s, "compile_s": compile_s}
+    print(json.dumps({"steps_per_s": round(median, 1), **startup, "settings": vars(args), "jax": jax.__version__}))
 
 
 def evaluation(args: argparse.Namespace, algorithm: Any) -> Any:

@@ -59,7 +59,8 @@ def main() -> None:
         parser.error(f"--steps={args.steps} is too few for two updates of {args.num_envs} environments.")
     second, last = clock.marks[1], clock.marks[-1]
     rate = (last[0] - second[0]) / (last[1] - second[1])
-    print(json.dumps({"steps_per_s": round(rate, 1), "imports_s": imports_s, "settings": vars(args), "rollouts": len(clock.marks)}))
+    startup_s = round(second[1] - begin - second[0] / rate, 1)
+    print(json.dumps({"steps_per_s": round(rate, 1), "startup_s": startup_s, "imports_s": imports_s, "settings": vars(args), "rollouts": len(clock.marks)}))
     environments.close()
 
 
