@@ -111,6 +111,7 @@ def measure(options: Options) -> Row:
     from brax import envs
 
     from jaxrl_long.envs.brax import solved_at_once
+    from jaxrl_long.envs.vector import each
 
     count = options.devices or jax.local_device_count()
     if options.num_envs % count:
@@ -122,7 +123,7 @@ def measure(options: Options) -> Row:
     sharding = jax.sharding.NamedSharding(mesh, split)
     weights = layers(options.policy, env.observation_size, env.action_size)
     most = solved_at_once(options.backend, env.sys.qd_size())
-    reset = jax.jit(lambda keys: jax.lax.map(env.reset, keys, batch_size=most or options.num_envs))
+    reset = jax.jit(lambda keys: each(env.reset, most, keys))
     found = {}
     for block in block_sizes(options.blocks, options.num_envs // count, most):
         state = jax.device_put(reset(jax.random.split(jax.random.key(0), options.num_envs)), sharding)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxrl_long.envs.probes import BreakAt, CountEnv, HugeReward, RandomStart
-from jaxrl_long.envs.vector import EnvState, Outcome, VectorEnv
+from jaxrl_long.envs.vector import EnvState, Outcome, VectorEnv, each
 from jaxrl_long.learning.moments import Sum
 
 
@@ -45,6 +45,12 @@ def test_a_world_that_allows_a_few_copies_at_once_goes_the_same_way():
     few, all_at_once = (roll(VectorEnv(world, horizon=5), 8, 12) for world in (Few(), RandomStart()))
     for one, other in zip(jax.tree.leaves(few), jax.tree.leaves(all_at_once), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_arrays_of_no_elements_come_through_in_parts_too():
+    doubled, nothing = each(lambda x: (2 * x, jnp.zeros((0, 3))), 4, jnp.arange(6.0))
+    np.testing.assert_array_equal(doubled, 2 * np.arange(6.0))
+    assert nothing.shape == (6, 0, 3)
 
 
 def test_a_death_at_the_horizon_is_a_death():

@@ -88,9 +88,14 @@ def chosen(condition: Bool[Array, " N"], yes: PyTree, no: PyTree) -> PyTree:
 
 def each(function: Callable[..., PyTree], at_once: int, *arguments: PyTree) -> PyTree:
     """What a function of one environment says of N, whose leaves are [N, ...]; no more than `at_once` of them together (0: all)."""
-    if not at_once or jax.tree.leaves(arguments)[0].shape[0] <= at_once:
+    number = jax.tree.leaves(arguments)[0].shape[0]
+    if not at_once or number <= at_once:
         return jax.vmap(function)(*arguments)
-    return jax.lax.map(lambda one: function(*one), arguments, batch_size=at_once)
+    size = max(divisor for divisor in range(1, at_once + 1) if number % divisor == 0)
+    # `lax.map` has a `batch_size`, but can't put arrays of no elements together again.
+    blocks = jax.tree.map(lambda leaf: leaf.reshape(number // size, size, *leaf.shape[1:]), arguments)
+    done = jax.lax.map(lambda block: jax.vmap(function)(*block), blocks)
+    return jax.tree.map(lambda leaf: leaf.reshape(number, *leaf.shape[2:]), done)
 
 
 def _finite(step: SimStep) -> Bool[Array, " N"]:
