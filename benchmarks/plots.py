@@ -41,7 +41,7 @@ def steps_alone(rows: list[Row], figure: Any) -> None:
     left.set(xscale="log", xlabel="environments", ylabel="steps/s", ylim=(0, None), title="ant, spring, alone")
     left.grid(alpha=0.3)
     bars(right, {f"{row['env']} {row['backend']}": row["steps_per_s"] for row in rows if row["num_envs"] == 256}, "steps/s, 256 environments alone")
-    right.set(xscale="log")
+    right.set(xscale="log", xlim=(1e3, None))
 
 
 def where_time_goes(rows: list[Row], figure: Any) -> None:
@@ -55,7 +55,7 @@ def where_time_goes(rows: list[Row], figure: Any) -> None:
         left = [start + width for start, width in zip(left, widths, strict=True)]
     panel.invert_yaxis()
     panel.set(xlabel="share of an update", xlim=(0, 1))
-    panel.legend(loc="lower right")
+    panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(PARTS))
 
 
 def scaling(rows: list[Row], figure: Any) -> None:
@@ -65,7 +65,7 @@ def scaling(rows: list[Row], figure: Any) -> None:
     panel.plot([int(name) for name in rates], list(rates.values()), marker="o", label="training, ant")
     first = rates["1"]
     panel.plot([int(name) for name in rates], [first * int(name) for name in rates], linestyle=":", label="as many times one device's")
-    panel.set(xlabel="devices", ylabel="steps/s", ylim=(0, None))
+    panel.set(xlabel="devices", ylabel="steps/s", ylim=(0, None), xticks=[int(name) for name in rates])
     panel.legend()
     panel.grid(alpha=0.3)
 

@@ -44,7 +44,7 @@ class Simulator(Protocol):
     where it is (m), and `shift(state, offset: Float[Array, "3"]) -> state`, which moves all of it (see `FloatingOrigin`);
     `push(state, velocity: Float[Array, "3"]) -> state`, which adds to the body's speed (m/s), and `with_body(mass, friction) -> Simulator`,
     the same world with every mass and friction multiplied (see `Disturbed`);
-    `at_once: int` how many copies may be stepped or reset at once on a device (0: any number);
+    `at_once: int` how many copies may be stepped or reset at once on a device (0: any number; what needs it: BATCH_WORK in `envs/brax.py`);
     `max_steps: int` an inner time limit that cannot be switched off (a longer horizon is refused);
     `success(state) -> Bool[Array, ""]` whether the task is solved in this state.
     """
