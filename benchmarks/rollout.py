@@ -22,7 +22,7 @@ from benchmarks.harness import RESULTS, Row, latest, numbers, once, parse, recor
 COUNTS = (64, 256, 1024, 4096)
 """Environments of ant, to see what more of them bring."""
 SURVEYED = "64"
-"""Block size of the survey: the best one, or near it, wherever several were tried."""
+"""Block size of the survey, whatever `blocks` says: what training takes on a CPU."""
 TASKS = ("ant", "halfcheetah", "hopper", "walker2d", "humanoid", "reacher", "pusher", "inverted_pendulum")
 BACKENDS = ("spring", "positional", "generalized", "mjx")
 

@@ -46,7 +46,7 @@ def machine(rows: list[Row]) -> str:
     """One line that says on what the rows were measured, and when."""
     if not rows:
         return "No rows yet."
-    machines = sorted({f"{row['cpus']} cores of {row['device']}" if row["kind"] == "cpu" else row["device"] for row in rows})
+    machines = sorted({f"{row['cpus']} core{'s' if row['cpus'] > 1 else ''} of {row['device']}" if row["kind"] == "cpu" else row["device"] for row in rows})
     days = sorted({row["date"][:10] for row in rows})
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     versions = sorted({f"jax {row['jax']}" for row in rows})
@@ -146,7 +146,7 @@ def gpu(results: Path) -> str:
 
 def floating_origin(results: Path) -> str:
     """Reward errors far from the origin."""
-    rows = distance.newest(results)
+    rows = sorted(distance.newest(results), key=lambda row: (row["env"], row["backend"], row["offset"]))
     cells = [[row["env"], row["backend"], f"{row['offset'] / 1000:,.0f} km", f"{row['floating_rms']:.1e}", f"{row['plain_rms']:.1e}"] for row in rows]
     header = ["env", "backend", "distance", "reward error with a floating origin, rms", "without"]
     return f"{markdown(header, cells)}\n\n{machine(rows)}"

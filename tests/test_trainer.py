@@ -127,7 +127,10 @@ def test_cut_steps_bootstrap_on_their_final_observations_however_many_end_togeth
     values = jax.random.normal(jax.random.fold_in(key, 1), (steps, number))
     cut = jnp.zeros((steps, number), bool).at[5, :number_cut].set(True)
     rollout = Rollout(final, values, values, values, cut & False, cut, final, final[0], ())
-    critic = lambda obs: obs.sum(-1)  # noqa: E731
+
+    def critic(obs):
+        return obs.sum(-1)
+
     got = values_after(critic, values, jnp.full((number,), 7.0), rollout)
     following = jnp.concatenate([values[1:], jnp.full((1, number), 7.0)])
     np.testing.assert_allclose(got, jnp.where(cut, critic(final), following), rtol=1e-6)

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import Any
 
 DONE, SAVED = 0, 75
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -84,16 +85,17 @@ class _Handlers:
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> None:
         self._before = {number: signal.signal(number, self._first) for number in SIGNALS}
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            signal.signal(number, handler)
 
-    def _first(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature is Python's
+    def _first(self, number: int, frame: FrameType | None) -> None:
+        del frame
         for each in SIGNALS:
             signal.signal(each, signal.SIG_DFL)
         self._stop.signal(number)
