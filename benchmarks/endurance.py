@@ -1,11 +1,12 @@
 """What makes agents last: one option at a time against the same training without it, at equal environment steps.
 
     python -m benchmarks.endurance env=ant seeds=0-2              # every option that is missing, one run after the other; stop and go on at will
-    python -m benchmarks.endurance env=hopper options=rewind      # only those whose name holds this text
+    python -m benchmarks.endurance env=hopper options=rewind,base # only options of these names, or whose names hold these texts
+    python -m benchmarks.endurance price env=hopper               # how fast the task's own settings train, against the base, turn by turn
 
 An agent is examined in 64 copies that are never reset, deterministic, undisturbed, for 20,000 steps or as `endurance=` says. Steps between failures are
 those of all copies together; where none failed, a 95 % lower bound stands in. The price is what the first 1000 steps
-pay and how fast the training was, both against the base's median.
+pay, and steps/s in a measurement of its own: trainings that last minutes each are too far apart on a machine whose speed drifts.
 """
 
 import functools
@@ -57,27 +58,54 @@ class Options:
     env: str = "ant"
     seeds: str = "0-2"
     options: str = ""
-    """Only options whose name holds this text."""
+    """Only options of these names or, where none has it, whose names hold this text; separated by commas."""
     steps: int = 0
     """Environment steps of a training; 0: the task's default."""
     endurance: int = 20_000
     num_envs: int = 64
+    turns: int = 3
+    """How often each side's speed is measured."""
     refresh: bool = False
+
+
+def words(name: str, env: str) -> list[str]:
+    """Settings of a training with an option, as a command line has them."""
+    plain = "" if name == OWN else PLAIN.get(env, "")
+    return [*plain.split(), *OPTIONS[name].split()]
 
 
 def run(name: str, seed: int, options: Options) -> Row:
     """Train one agent with an option, and examine it."""
     asked = {"steps": options.steps} if options.steps else {}
-    plain = "" if name == OWN else PLAIN.get(options.env, "")
-    words = [*ours.words(env=options.env, seed=seed, **asked), *plain.split(), *OPTIONS[name].split()]
     examination = learning.Options(endurance=options.endurance, num_envs=options.num_envs)
     with ours.scratch() as folder:
         run_dir = Path(folder) / "run"
-        trained = ours.train(run_dir, words, timeout_s=7200.0)
+        trained = ours.train(run_dir, [*ours.words(env=options.env, seed=seed, **asked), *words(name, options.env)], timeout_s=7200.0)
         window_return = ours.evaluations(run_dir / ours.METRICS)[-1]["window_return"]
         found = learning.examine(run_dir, examination)
     last = trained.reports[-1]
     return {"window_return": window_return, "steps": last["env_steps"], "wall_s": last["wall_s"], "steps_per_s": trained.steps_per_s, **found}
+
+
+def speed(name: str, options: Options) -> Row:
+    """Steps/s of a short training with an option."""
+    settings = ours.words(env=options.env, steps=options.steps or 1_500_000, eval__every=0)
+    with ours.scratch() as folder:
+        return {"steps_per_s": ours.train(Path(folder) / "run", [*settings, *words(name, options.env)]).steps_per_s}
+
+
+def chosen(options: Options) -> list[str]:
+    """Names of the options asked for, the base always first. Raises ValueError where a text belongs to none."""
+    open_to = [name for name in OPTIONS if name != OWN or options.env in PLAIN]
+    found = {BASE}
+    for text in filter(None, options.options.split(",")):
+        found |= {text} if text in open_to else {name for name in open_to if text in name} or _none(text, open_to)
+    return [name for name in open_to if name in found or not options.options]
+
+
+def _none(text: str, names: list[str]) -> set[str]:
+    message = f"no option's name is or holds {text!r}; there are: {', '.join(names)}."
+    raise ValueError(message)
 
 
 def newest(results: Path = RESULTS) -> list[Row]:
@@ -85,17 +113,32 @@ def newest(results: Path = RESULTS) -> list[Row]:
     return latest("endurance", "env", "option", "seed", "asked_steps", "endurance", results=results, kind="cpu")
 
 
+def prices(results: Path = RESULTS) -> list[Row]:
+    """The latest row of each task, option and turn of the measurement of speed."""
+    return latest("endurance_price", "env", "option", "turn", results=results, kind="cpu")
+
+
 def lasting(row: Row) -> float:
     """Steps between failures, or their lower bound where none was seen."""
     return row["steps_between_failures"] or row["steps_between_failures_at_least"]
 
 
+def price(options: Options) -> None:
+    """Both sides' speed, in alternation."""
+    for turn in range(options.turns):
+        for name in (BASE, OWN):
+            key = {"env": options.env, "option": name, "turn": turn, "asked_steps": options.steps}
+            once("endurance_price", key, functools.partial(speed, name, options), refresh=options.refresh)
+
+
 def main() -> None:
     """Every row that is missing, seed by seed, so that a study that is stopped has compared all options on the same seeds."""
-    _, options = parse(Options)
-    chosen = [name for name in OPTIONS if (options.options in name or name == BASE) and (name != OWN or options.env in PLAIN)]
+    verb, options = parse(Options, verbs=("price",))
+    if verb:
+        price(options)
+        return
     for seed in numbers(options.seeds):
-        for name in chosen:
+        for name in chosen(options):
             asked = {"asked_steps": options.steps, "endurance": options.endurance, "copies": options.num_envs}
             key = {"env": options.env, "option": name, "seed": seed, **asked}
             once("endurance", key, functools.partial(run, name, seed, options), refresh=options.refresh)

@@ -200,15 +200,18 @@ def plan_times(results: Path) -> str:
 def options(results: Path) -> str:
     """What makes agents last: each task's options, those that last longest first, against the task's base."""
     rows = study.newest(results)
+    speeds = {key: statistics.median(row["steps_per_s"] for row in group) for key, group in by(study.prices(results), "env", "option").items()}
     cells = []
     for (env, steps, length), group in by(rows, "env", "asked_steps", "endurance").items():
         groups = by(group, "option")
         base = groups.get((study.BASE,), [])
         asked = f"{env}, {statistics.median(row['steps'] for row in group) / 1e6:.0f}M steps" if steps else env
         ranked = sorted(groups.items(), key=lambda item: _lasting(item[1]), reverse=True)
-        cells += [[asked, name, f"{length:,}", *_compared(runs, base)] for (name,), runs in ranked]
+        for (name,), runs in ranked:
+            mine, other = speeds.get((env, name)), speeds.get((env, study.BASE))
+            cells.append([asked, name, f"{length:,}", *_compared(runs, base), f"{mine / other:.0%}" if mine and other else "–"])
     header = ["env", "option", "examined for", "seeds", "alive at the end, mean (worst)", "steps between failures, median", "times the base's"]
-    return f"{markdown([*header, 'window return (of the base)', 'steps/s (of the base)'], cells)}\n\n{machine(rows)}"
+    return f"{markdown([*header, 'window return (of the base)', 'speed, of the base'], cells)}\n\n{machine(rows)}"
 
 
 def _lasting(runs: list[Row]) -> float:
@@ -219,11 +222,9 @@ def _compared(runs: list[Row], base: list[Row]) -> list[str]:
     """One option's columns. A bound stands for steps between failures where more than half of the runs saw none."""
     alive, unseen = [row["alive"] for row in runs], sum(not row["steps_between_failures"] for row in runs)
     text = f"{'> ' if unseen > len(runs) / 2 else ''}{_lasting(runs):,.0f}"
-    against = [f"{_lasting(runs) / _lasting(base):.1f}" if base else "–"]
-    for column in ("window_return", "steps_per_s"):
-        mine, other = (statistics.median(row[column] for row in some) for some in (runs, base or runs))
-        against.append(f"{mine:,.0f} ({mine / other:.0%})")
-    return [str(len(runs)), f"{statistics.mean(alive):.0%} ({min(alive):.0%})", text, *against]
+    times = f"{_lasting(runs) / _lasting(base):.1f}" if base else "–"
+    mine, other = (statistics.median(row["window_return"] for row in some) for some in (runs, base or runs))
+    return [str(len(runs)), f"{statistics.mean(alive):.0%} ({min(alive):.0%})", text, times, f"{mine:,.0f} ({mine / other:.0%})"]
 
 
 def others(results: Path) -> str:

@@ -84,11 +84,13 @@ def test_options_are_ranked_by_how_long_they_last_and_compared_with_the_base(tmp
     for option, seeds in {"base": [(1000.0, 0.5), (3000.0, 0.75)], "rewind": [(None, 1.0), (None, 0.98)]}.items():
         for seed, (between, alive) in enumerate(seeds):
             found = {"steps_between_failures": between, "steps_between_failures_at_least": 40_000.0, "alive": alive}
-            harness.record("endurance", {**asked, "option": option, "seed": seed, "window_return": 6000, "steps_per_s": 4e4, **found}, results=tmp_path)
+            harness.record("endurance", {**asked, "option": option, "seed": seed, "window_return": 6000, **found}, results=tmp_path)
+    for option, rate in {"base": 4e4, "rewind": 3.9e4}.items():
+        harness.record("endurance_price", {"env": "ant", "option": option, "turn": 0, "steps_per_s": rate, "kind": "cpu"}, results=tmp_path)
     lines = tables.options(tmp_path).splitlines()[2:4]
     # 40,000 / 2,000 = 20
-    assert lines[0] == "| ant | rewind | 20,000 | 2 | 99% (98%) | > 40,000 | 20.0 | 6,000 (100%) | 40,000 (100%) |"
-    assert lines[1] == "| ant | base | 20,000 | 2 | 62% (50%) | 2,000 | 1.0 | 6,000 (100%) | 40,000 (100%) |"
+    assert lines[0] == "| ant | rewind | 20,000 | 2 | 99% (98%) | > 40,000 | 20.0 | 6,000 (100%) | 98% |"
+    assert lines[1] == "| ant | base | 20,000 | 2 | 62% (50%) | 2,000 | 1.0 | 6,000 (100%) | 100% |"
 
 
 def test_a_floating_origin_is_the_default_just_where_the_rows_say_that_it_helps() -> None:
