@@ -44,6 +44,9 @@ OPTIONS: dict[str, str] = {
     "grows, failing costs": "algorithm.lookahead_end=1000 algorithm.failure_cost=100",
     "grows, rewind": "algorithm.lookahead_end=1000 restart.source=rewind",
     "grows, rewind, failing costs": "algorithm.lookahead_end=1000 restart.source=rewind algorithm.failure_cost=100",
+    "no restarts, grows": "restart.every=0 horizon=1000000 algorithm.lookahead_end=1000",
+    "no restarts, grows, rewind": "restart.every=0 horizon=1000000 algorithm.lookahead_end=1000 restart.source=rewind",
+    "no restarts, grows, entropy bonus falls": "restart.every=0 horizon=1000000 algorithm.lookahead_end=1000 algorithm.entropy_schedule=linear",
     "no restarts, grows, rewind, failing costs": (
         "restart.every=0 horizon=1000000 algorithm.lookahead_end=1000 restart.source=rewind algorithm.failure_cost=100"
     ),
