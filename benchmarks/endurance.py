@@ -40,14 +40,14 @@ OPTIONS: dict[str, str] = {
     "no restarts": "restart.every=0 horizon=1000000",
     "rewind": "restart.source=rewind",
     "archive": "restart.source=archive",
-    "no restarts, rewind": "restart.every=0 horizon=1000000 restart.source=rewind",
-    "grows, failing costs": "algorithm.lookahead_end=1000 algorithm.failure_cost=100",
-    "grows, rewind": "algorithm.lookahead_end=1000 restart.source=rewind",
-    "grows, rewind, failing costs": "algorithm.lookahead_end=1000 restart.source=rewind algorithm.failure_cost=100",
-    "no restarts, grows": "restart.every=0 horizon=1000000 algorithm.lookahead_end=1000",
-    "no restarts, grows, rewind": "restart.every=0 horizon=1000000 algorithm.lookahead_end=1000 restart.source=rewind",
-    "no restarts, grows, entropy bonus falls": "restart.every=0 horizon=1000000 algorithm.lookahead_end=1000 algorithm.entropy_schedule=linear",
-    "no restarts, grows, rewind, failing costs": (
+    "no restarts + rewind": "restart.every=0 horizon=1000000 restart.source=rewind",
+    "grows + failing costs": "algorithm.lookahead_end=1000 algorithm.failure_cost=100",
+    "grows + rewind": "algorithm.lookahead_end=1000 restart.source=rewind",
+    "grows + rewind + failing costs": "algorithm.lookahead_end=1000 restart.source=rewind algorithm.failure_cost=100",
+    "no restarts + grows": "restart.every=0 horizon=1000000 algorithm.lookahead_end=1000",
+    "no restarts + grows + rewind": "restart.every=0 horizon=1000000 algorithm.lookahead_end=1000 restart.source=rewind",
+    "no restarts + grows + entropy bonus falls": "restart.every=0 horizon=1000000 algorithm.lookahead_end=1000 algorithm.entropy_schedule=linear",
+    "no restarts + grows + rewind + failing costs": (
         "restart.every=0 horizon=1000000 algorithm.lookahead_end=1000 restart.source=rewind algorithm.failure_cost=100"
     ),
 }
