@@ -270,7 +270,7 @@ def test_an_option_is_trained_and_examined_beside_the_tasks_own_settings(fake: l
 
 def test_options_are_chosen_by_name_or_by_what_their_names_hold_and_the_base_is_among_them() -> None:
     assert endurance.chosen(endurance.Options(options="rewind,no entropy bonus")) == ["base", "no entropy bonus", "rewind"]
-    assert endurance.chosen(endurance.Options(options="noisy")) == ["base", "noisy senses", "noisy muscles"]
+    assert endurance.chosen(endurance.Options(options="masses")) == ["base", "other masses and frictions"]
     assert "own settings" in endurance.chosen(endurance.Options(env="walker2d"))
     with pytest.raises(ValueError, match="'rewound'; there are: base, "):
         endurance.chosen(endurance.Options(options="rewound"))
