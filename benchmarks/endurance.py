@@ -2,7 +2,7 @@
 
     python -m benchmarks.endurance env=ant seeds=0-2              # every option that is missing, one run after the other; stop and go on at will
     python -m benchmarks.endurance env=hopper options=rewind,base # only options of these names, or whose names hold these texts
-    python -m benchmarks.endurance price env=hopper               # how fast the task's own settings train, against the base, turn by turn
+    python -m benchmarks.endurance price env=walker2d             # how fast the task's own settings train, against the base, turn by turn
 
 An agent is examined in 64 copies that are never reset, deterministic, undisturbed, for 20,000 steps or as `endurance=` says. Steps between failures are
 those of all copies together; where none failed, a 95 % lower bound stands in. The price is what the first 1000 steps
@@ -10,8 +10,10 @@ pay, and steps/s in a measurement of its own: trainings that last minutes each a
 """
 
 import functools
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from benchmarks import learning, ours
 from benchmarks.harness import RESULTS, Row, latest, numbers, once, parse
@@ -90,7 +92,7 @@ def run(name: str, seed: int, options: Options) -> Row:
         window_return = ours.evaluations(run_dir / ours.METRICS)[-1]["window_return"]
         found = learning.examine(run_dir, examination)
     last = trained.reports[-1]
-    return {"window_return": window_return, "steps": last["env_steps"], "wall_s": last["wall_s"], "steps_per_s": trained.steps_per_s, **found}
+    return {"window_return": window_return, "steps": last["env_steps"], "wall_s": last["wall_s"], **found}
 
 
 def speed(name: str, options: Options) -> Row:
@@ -101,17 +103,21 @@ def speed(name: str, options: Options) -> Row:
 
 
 def chosen(options: Options) -> list[str]:
-    """Names of the options asked for, the base always first. Raises ValueError where a text belongs to none."""
+    """Names of the options asked for, the base always among them. A text that belongs to none ends the process with exit code 2."""
     open_to = [name for name in OPTIONS if name != OWN or options.env in PLAIN]
     found = {BASE}
     for text in filter(None, options.options.split(",")):
-        found |= {text} if text in open_to else {name for name in open_to if text in name} or _none(text, open_to)
+        fitting = {text} if text in open_to else {name for name in open_to if text in name}
+        if not fitting:
+            refuse(f"options={text!r}: env={options.env} has no option whose name is or holds that. There are: {', '.join(open_to)}.")
+        found |= fitting
     return [name for name in open_to if name in found or not options.options]
 
 
-def _none(text: str, names: list[str]) -> set[str]:
-    message = f"no option's name is or holds {text!r}; there are: {', '.join(names)}."
-    raise ValueError(message)
+def refuse(message: str) -> NoReturn:
+    """Say what is wrong, and end with exit code 2."""
+    print(message, file=sys.stderr)
+    raise SystemExit(2)
 
 
 def newest(results: Path = RESULTS) -> list[Row]:
@@ -130,7 +136,9 @@ def lasting(row: Row) -> float:
 
 
 def price(options: Options) -> None:
-    """Both sides' speed, in alternation."""
+    """Both sides' speed, in alternation. A task without settings of its own has no price: exit code 2."""
+    if options.env not in PLAIN:
+        refuse(f"env={options.env} has no settings of its own that could cost anything. Those that have: {', '.join(PLAIN)}.")
     for turn in range(options.turns):
         for name in (BASE, OWN):
             key = {"env": options.env, "option": name, "turn": turn, "asked_steps": options.steps}

@@ -268,18 +268,27 @@ def test_an_option_is_trained_and_examined_beside_the_tasks_own_settings(fake: l
     assert endurance.lasting(row) == 341333.3
 
 
-def test_options_are_chosen_by_name_or_by_what_their_names_hold_and_the_base_is_among_them() -> None:
+def test_options_are_chosen_by_name_or_by_what_their_names_hold_and_the_base_is_among_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert endurance.chosen(endurance.Options(options="rewind,no entropy bonus")) == ["base", "no entropy bonus", "rewind"]
     assert endurance.chosen(endurance.Options(options="masses")) == ["base", "other masses and frictions"]
     assert "own settings" in endurance.chosen(endurance.Options(env="walker2d"))
-    with pytest.raises(ValueError, match="'rewound'; there are: base, "):
+    assert "own settings" not in endurance.chosen(endurance.Options(env="ant"))
+    with pytest.raises(SystemExit, match="2"):
         endurance.chosen(endurance.Options(options="rewound"))
+    assert capsys.readouterr().err.startswith("options='rewound': env=ant has no option whose name is or holds that. There are: base, lookahead 100, ")
 
 
 def test_the_price_of_a_tasks_own_settings_is_measured_in_a_short_training(fake: list[str]) -> None:
     row = endurance.speed("own settings", endurance.Options(env="walker2d"))
     assert row == {"steps_per_s": 3000.0}
     assert "env=walker2d steps=1500000 eval.every=0 run_dir=" in fake[0]
+
+
+def test_a_task_without_settings_of_its_own_has_no_price(fake: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        endurance.price(endurance.Options(env="ant"))
+    assert "Those that have: walker2d, humanoid." in capsys.readouterr().err
+    assert not fake
 
 
 def test_startup_is_the_first_report_with_the_cache_filled_before_where_asked(fake: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
