@@ -5,6 +5,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,9 +51,10 @@ def test_merged_batches_have_the_moments_of_all_rows(sizes, mean, std):
     np.testing.assert_allclose(moments.variance, exact.var(0), rtol=1e-3, atol=1e-11 * scale**2)
 
 
-def test_a_row_with_a_nan_is_left_out_and_counted():
+@pytest.mark.parametrize("bad", [jnp.nan, jnp.inf, 1e30, -1e16])
+def test_a_row_with_a_number_that_moments_cannot_hold_is_left_out_and_counted(bad):
     rows = jax.random.normal(jax.random.key(0), (64, 3))
-    broken = moved(Moments.zeros((3,)), rows.at[17, 1].set(jnp.nan))
+    broken = moved(Moments.zeros((3,)), rows.at[17, 1].set(bad))
     clean = moved(Moments.zeros((3,)), jnp.delete(rows, 17, axis=0))
     np.testing.assert_allclose(broken.mean, clean.mean, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(broken.variance, clean.variance, rtol=1e-6)

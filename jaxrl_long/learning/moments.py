@@ -6,6 +6,9 @@ from flax import struct
 
 from jaxrl_long.typing import Array, Float, PyTree, Shaped, typed
 
+LARGEST = 1e15
+"""Numbers beyond it count as not finite: one squared would make a variance infinite, for ever, and the feature vanish."""
+
 
 @struct.dataclass
 class Count:
@@ -77,7 +80,7 @@ class Moments:
     """What the rounding of `mean` has lost: late in a run a batch moves the mean by less than its last digit."""
     variance: Float[Array, " O"]
     refused: Array
-    """int32 []: rows left out because they were not finite."""
+    """int32 []: rows left out because they were not finite, or beyond LARGEST."""
 
     @classmethod
     def zeros(cls, shape: tuple[int, ...]) -> "Moments":
@@ -94,11 +97,11 @@ def _total(x: Array, axis_name: str | None) -> Array:
 def moved(moments: Moments, rows: Float[Array, "B ..."], axis_name: str | None = None) -> Moments:
     """The moments after another batch of rows; inside a mesh axis, after the batches of all its devices.
 
-    Rows with a non-finite entry are left out and counted. Two passes over the batch, centred first on the running mean and
+    Rows with an entry that is not finite, or beyond LARGEST, are left out and counted. Two passes over the batch, centred first on the running mean and
     then on the batch's own, so that features far from 0 keep their variance.
     Source: Chan, Golub, LeVeque 1983, pairwise merging of (count, mean, variance).
     """
-    finite = jnp.isfinite(rows.reshape(rows.shape[0], -1)).all(axis=1)
+    finite = (jnp.abs(rows.reshape(rows.shape[0], -1)) <= LARGEST).all(axis=1)
     keep = finite.reshape(-1, *([1] * (rows.ndim - 1)))
     number = _total(jnp.sum(finite), axis_name)
     new = jnp.maximum(number, 1).astype(jnp.float32)
