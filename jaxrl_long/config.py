@@ -3,13 +3,19 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaxrl_long.fields import setting
+from jaxrl_long.fields import closest, setting, show
 
 BACKENDS = ("spring", "positional", "generalized", "mjx")
-ALGORITHMS = ("ppo",)
+ALGORITHMS = ("ppo", "sac")
 SCHEDULES = ("constant", "linear", "kl")
 ACTIVATIONS = ("tanh", "relu", "swish", "elu")
-CODECS = ("float32", "bfloat16")
+CODECS = ("float32", "bfloat16", "float16", "int8", "delta")
+CAST = ("float32", "bfloat16", "float16")
+ROUNDED: dict[str, tuple[str, ...]] = {"obs": CODECS, "action": CODECS, "choice": CAST}
+"""Fields of the ring that may be rounded, and by what. Probabilities are computed from `choice`: a scale of 255 steps is too coarse for it.
+All others decide what is learnt, and stay as they are."""
+RING = 1_000_000
+"""Transitions that an algorithm which learns from the ring alone keeps by default."""
 PRECISIONS = ("default", "high", "highest")
 SOURCES = ("pool", "fresh", "archive", "rewind")
 TRACKERS = ("wandb",)
@@ -88,7 +94,7 @@ class DisturbSettings:
 
 @dataclass
 class AlgorithmSettings:
-    """PPO (Schulman et al. 2017, arXiv:1707.06347)."""
+    """PPO (Schulman et al. 2017, arXiv:1707.06347) or SAC (Haarnoja et al. 2018, arXiv:1812.05905)."""
 
     name: str = setting("ppo", choices=ALGORITHMS)
     """Learning algorithm."""
@@ -96,35 +102,35 @@ class AlgorithmSettings:
     """Step size of Adam at the start of the run."""
     schedule: str = setting("linear", choices=SCHEDULES)
     """How the learning rate moves: constant, linear (to 0 at `steps`), or kl (adapted to keep `target_kl`)."""
-    target_kl: float = setting(0.01, above=0, high=10)
+    target_kl: float = setting(0.01, above=0, high=10, only="ppo")
     """KL divergence between policies before and after an update that the kl schedule aims at, in nats."""
     lookahead: float = setting(0.0, low=0, high=1e9)
     """Steps the agent looks ahead: discount = 1 - 1/lookahead. 0: `discount` is used as given."""
-    lookahead_end: float = setting(0.0, low=0, high=1e9)
+    lookahead_end: float = setting(0.0, low=0, high=1e9, only="ppo")
     """Steps it looks ahead at the end of the run, reached by equal ratios from those at its start; 0: the same throughout."""
     discount: float = setting(0.97, above=0, high=1, main=True)
     """Worth of a reward one step later."""
-    trace: float = setting(0.95, low=0, high=1)
+    trace: float = setting(0.95, low=0, high=1, only="ppo")
     """λ of GAE."""
-    epochs: int = setting(4, low=1, high=1000)
+    epochs: int = setting(4, low=1, high=1000, only="ppo")
     """Passes over the batch in each update."""
-    minibatches: int = setting(16, low=1, high=2**20, main=True)
+    minibatches: int = setting(16, low=1, high=2**20, main=True, only="ppo")
     """Gradient steps in each pass."""
-    clip: float = setting(0.2, above=0, high=10)
+    clip: float = setting(0.2, above=0, high=10, only="ppo")
     """How far the probability ratio may leave 1 and still be reinforced."""
-    entropy: float = setting(0.01, low=0, high=100)
+    entropy: float = setting(0.01, low=0, high=100, only="ppo")
     """Weight of the entropy bonus."""
-    entropy_schedule: str = setting("constant", choices=("constant", "linear"))
+    entropy_schedule: str = setting("constant", choices=("constant", "linear"), only="ppo")
     """How that weight moves: constant, or linear (to 0 at `steps`)."""
-    failure_cost: float = setting(0.0, low=0, high=1e6)
+    failure_cost: float = setting(0.0, low=0, high=1e6, only="ppo")
     """What failing costs beyond the lost future, in steps: so many times the mean absolute reward of a step."""
-    average: float = setting(0.0, low=0, high=0.9999)
+    average: float = setting(0.0, low=0, high=0.9999, only="ppo")
     """The policy that is evaluated and handed over is a moving average that keeps this share of itself at each update; 0: the latest."""
-    value_weight: float = setting(0.5, above=0, high=1000)
+    value_weight: float = setting(0.5, above=0, high=1000, only="ppo")
     """Weight of the critic's loss."""
     max_grad_norm: float = setting(1.0, above=0, high=1e9)
     """Global norm to which gradients are scaled down."""
-    normalize_advantage: bool = True
+    normalize_advantage: bool = setting(True, only="ppo")
     """Centre advantages and divide them by their standard deviation, over the whole batch."""
     normalize_reward: bool = True
     """Let the critic work in standard deviations of its targets, so that rewards need no hand scaling."""
@@ -136,8 +142,22 @@ class AlgorithmSettings:
     """Widths of the critic's hidden layers."""
     activation: str = setting("swish", choices=ACTIVATIONS)
     """Nonlinearity of the hidden layers."""
-    reuse: int = setting(0, low=0, high=1000)
-    """Earlier segments of the ring the update also learns from, with off-policy correction."""
+    reuse: int = setting(0, low=0, high=1000, only="ppo")
+    """Earlier rollouts of the ring the update also learns from, with off-policy correction."""
+    batch: int = setting(256, low=1, high=2**20, only="sac")
+    """Transitions of a gradient step, over all devices."""
+    update_ratio: float = setting(0.0625, above=0, high=100, only="sac")
+    """Gradient steps for each environment step."""
+    n_step: int = setting(1, low=1, high=1000, only="sac")
+    """Steps whose rewards are summed before the critic is believed."""
+    temperature: float = setting(0.1, above=0, high=1e6, only="sac")
+    """Weight of the entropy at the start, in the critic's unit; it then tunes itself."""
+    target_entropy: float = setting(1.0, low=-100, high=100, only="sac")
+    """Entropy that it aims at: so many times -1 nat for each entry of a continuous action, or of the logarithm of the number of discrete ones."""
+    target_rate: float = setting(0.005, above=0, high=1, only="sac")
+    """Share of the way that the target critics move to the critics in each gradient step."""
+    layer_norm: bool = setting(False, only="sac")
+    """Normalise the critics' layers."""
 
 
 @dataclass
@@ -145,9 +165,32 @@ class ReplaySettings:
     """The on-device ring of the latest steps."""
 
     capacity: int = setting(0, low=0, high=MAX_INT32)
-    """Transitions kept, over all environments; 0: one rollout (or reuse + 1 of them)."""
-    codec: str = setting("float32", choices=CODECS)
-    """How observations and actions are stored; rewards and ends stay exact."""
+    """Transitions kept, over all environments; 0: what PPO reads (reuse + 1 rollouts), or a million."""
+    codec: str = "float32"
+    """How observations and actions are stored: float32, bfloat16, float16, int8 or delta; or by field, as obs:int8,action:bfloat16."""
+    begin: int = setting(10_000, low=1, high=MAX_INT32, only="sac")
+    """Transitions in the ring before there is learning from it."""
+    prioritise: float = setting(0.0, low=0, high=2, only="sac")
+    """Draw steps in proportion to their error to this power; 0: all alike. Source: Schaul et al. 2016, arXiv:1511.05952."""
+    importance: float = setting(0.4, low=0, high=1, only="sac")
+    """How much of that preference is taken back by weights; 1: all of it."""
+
+    def codecs(self) -> dict[str, str]:
+        """The codec of each field that is not exact. Raises ValueError with the rest of a sentence that starts with the value."""
+        parts = [part.partition(":") for part in self.codec.split(",")]
+        by_field = {field.strip(): codec.strip() for field, colon, codec in parts if colon}
+        whole = [field.strip() for field, colon, _ in parts if not colon]
+        for codec in [*whole, *by_field.values()]:
+            if codec not in CODECS:
+                raise ValueError(f"names no codec: {show(codec)}. {closest(codec, CODECS)}")
+        for field, codec in by_field.items():
+            if codec not in (allowed := ROUNDED.get(field, ("float32",))):
+                fitting = f"{field} may be {' or '.join(allowed)}" if field in ROUNDED else f"{field} decides what is learnt and is never rounded"
+                raise ValueError(f"does not fit: {fitting}. Fields that may be rounded: {', '.join(ROUNDED)}.")
+        if len(whole) > 1 or (whole and by_field):
+            raise ValueError("is neither one codec nor a list such as obs:int8,action:bfloat16.")
+        chosen = {field: whole[0] if whole[0] in allowed else "bfloat16" for field, allowed in ROUNDED.items()} if whole else by_field
+        return {field: codec for field, codec in chosen.items() if codec != "float32"}
 
 
 @dataclass
@@ -270,7 +313,23 @@ class Settings:
     @property
     def ring_rows(self) -> int:
         """Steps C of each environment that the ring keeps; a multiple of the rollout length."""
-        return self.replay.capacity // self.num_envs or (self.algorithm.reuse + 1) * self.rollout_length
+        if self.replay.capacity:
+            return self.replay.capacity // self.num_envs
+        return self.rollouts_needed * self.rollout_length
+
+    @property
+    def rollouts_needed(self) -> int:
+        """Rollouts that the ring holds by default: what PPO reads of it, or enough for RING transitions."""
+        return self.algorithm.reuse + 1 if self.algorithm.name == "ppo" else max(2, -(-RING // self.samples_per_update))
+
+    @property
+    def ring_cuts(self) -> int:
+        """Latest cuts of each environment whose final observations the ring keeps: as many as there are in it, and some."""
+        if self.algorithm.name == "ppo":
+            return 0
+        interval = min(self.horizon, self.restart.every or self.horizon)
+        often = 3 if self.restart.random else 1
+        return min(self.ring_rows, 2 + often * -(-self.ring_rows // interval))
 
 
 @dataclass

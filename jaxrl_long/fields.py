@@ -47,15 +47,16 @@ def setting(
     main: bool = False,
     stored: bool = False,
     duration: bool = False,
+    only: str = "",
 ) -> Any:
     """Declare a field of a settings tree; its docstring stands under it.
 
     `low` and `high` are allowed, `above` is not. `choices`, `low`, `high` and `above` hold for each element of a list.
     `path`: text taken from the command line as it is, whatever characters it holds. `main`: shown first by `--help`.
     `stored`: a command that reads a finished run takes the run's own value instead of the default.
-    `duration`: seconds, which may also be written with a unit: 90s, 30m, 8h, 2d.
+    `duration`: seconds, which may also be written with a unit: 90s, 30m, 8h, 2d. `only`: the one algorithm that reads it.
     """
-    notes = {"low": low, "high": high, "above": above, "choices": choices, "path": path, "main": main, "stored": stored, "duration": duration}
+    notes = {"low": low, "high": high, "above": above, "choices": choices, "path": path, "main": main, "stored": stored, "duration": duration, "only": only}
     return field(default=default, default_factory=factory, metadata=notes)
 
 

@@ -168,9 +168,40 @@ def evaluation_splits_over_devices(settings: Settings) -> Iterator[str]:
         yield f"eval.num_envs={settings.eval.num_envs} can't be split over devices={settings.devices}. Nearest: {near}."
 
 
-@rule("num_envs", "rollout_length", "algorithm.minibatches", "devices")
+@rule("algorithm.batch", "algorithm.name", "devices")
+def drawn_batch_splits_over_devices(settings: Settings) -> Iterator[str]:
+    """Every device draws equally many transitions."""
+    devices, batch = settings.devices or 1, settings.algorithm.batch
+    if settings.algorithm.name == "sac" and batch % devices:
+        yield f"algorithm.batch={batch} can't be split over devices={devices}. Nearest: {nearest_multiples(devices, batch, 2**20)}."
+
+
+@rule("replay.codec")
+def codecs_fit_their_fields(settings: Settings) -> Iterator[str]:
+    """Known codecs, and none for what must stay exact."""
+    try:
+        settings.replay.codecs()
+    except ValueError as error:
+        yield f"replay.codec={show(settings.replay.codec)} {error}"
+
+
+@rule("algorithm.name", "replay.begin", "replay.capacity", "algorithm.n_step", "num_envs", "rollout_length")
+def ring_can_be_drawn_from(settings: Settings) -> Iterator[str]:
+    """Learning begins before the ring is full, and a transition fits into it."""
+    if settings.algorithm.name != "sac":
+        return
+    holds, steps = settings.ring_rows * settings.num_envs, settings.algorithm.n_step
+    if settings.replay.begin > holds:
+        yield f"replay.begin={settings.replay.begin} is more than the ring holds, {holds} transitions. Nearest: {holds}."
+    if steps >= settings.ring_rows:
+        yield f"algorithm.n_step={steps} needs {steps + 1} rows of the ring, which has {settings.ring_rows}. Nearest: {settings.ring_rows - 1}."
+
+
+@rule("num_envs", "rollout_length", "algorithm.minibatches", "algorithm.name", "devices")
 def batch_splits_into_minibatches(settings: Settings) -> Iterator[str]:
     """The samples of each device split evenly into minibatches."""
+    if settings.algorithm.name != "ppo":
+        return
     devices, length, number = settings.devices or 1, settings.rollout_length, settings.algorithm.minibatches
     samples = settings.num_envs // devices * length
     if settings.num_envs % devices or samples % number == 0:

@@ -20,8 +20,10 @@ from jaxrl_long.envs.archive import drawn, make_archive, remembered
 from jaxrl_long.envs.simulator import SimStep
 from jaxrl_long.envs.vector import EnvState, VectorEnv
 from jaxrl_long.learning.moments import Count, Sum
-from jaxrl_long.replay.codec import Codec
-from jaxrl_long.replay.ring import Ring, make_ring, write
+from jaxrl_long.replay.codec import Stored
+from jaxrl_long.replay.priority import Priorities
+from jaxrl_long.replay.ring import Ends, Layout, Ring, make_ring, write
+from jaxrl_long.replay.sampling import View
 from jaxrl_long.typing import Array, Bool, Float, Int, Key, PyTree
 
 AXIS = "devices"
@@ -82,9 +84,8 @@ class Program:
     block: int
     """Environments stepped at once on a device: what fits its cache. Divides num_envs / devices."""
     total_updates: int
-    capacity: int
-    """Ring rows C, a multiple of rollout_length."""
-    codec: Codec
+    layout: Layout
+    """Of the ring."""
     pool: int
     renew: int
     """Start states redrawn at each update, at most `pool`."""
@@ -132,6 +133,7 @@ def collect(program: Program, state: TrainState) -> tuple[TrainState, Rollout, F
                 reward=outcome.reward,
                 terminated=outcome.terminated,
                 truncated=outcome.truncated,
+                age=env.age,
                 final_obs=outcome.final_obs,
                 last_obs=(),
                 memory=(),
@@ -151,17 +153,24 @@ def collect(program: Program, state: TrainState) -> tuple[TrainState, Rollout, F
 
 
 def store(program: Program, state: TrainState, rollout: Rollout) -> TrainState:
-    """The rollout becomes the ring's latest segment."""
-    fields = program.algorithm.ring_fields(state.learner, rollout)
-    return replace(state, replay=write(state.replay, program.codec, fields))
+    """The rollout becomes the ring's latest."""
+    fields = kept(program, state.learner, rollout)
+    ends = Ends(rollout.terminated, rollout.truncated, rollout.age, rollout.final_obs)
+    return replace(state, replay=write(state.replay, program.layout, fields, ends, state.update, AXIS))
+
+
+def kept(program: Program, learner: Any, rollout: Rollout) -> dict[str, PyTree]:
+    """What the ring keeps of a rollout; ages too, where episodes may begin at any."""
+    fields = program.algorithm.ring_fields(learner, rollout)
+    return fields | {"age": rollout.age} if program.vector.returns else fields
 
 
 def improve(program: Program, state: TrainState, rollout: Rollout) -> tuple[TrainState, Report]:
     """The algorithm learns."""
     key = derived(state.key, state.update, LEARNING)
     progress = state.update.astype(jnp.float32) / program.total_updates
-    learner, report = program.algorithm.improve(state.learner, rollout, state.replay, key, progress, AXIS)
-    return replace(state, learner=learner), report
+    learner, ring, report = program.algorithm.improve(state.learner, rollout, View(state.replay, program.layout), key, progress, AXIS)
+    return replace(state, learner=learner, replay=ring), report
 
 
 def observe(program: Program, state: TrainState, rollout: Rollout) -> TrainState:
@@ -259,9 +268,34 @@ def state_specs(state: TrainState) -> TrainState:
         starts=jax.tree.map(lambda _: everywhere, state.starts),
         archive=jax.tree.map(lambda _: P(None, AXIS), state.archive),
         memory=jax.tree.map(lambda _: split, state.memory),
-        replay=Ring(jax.tree.map(lambda _: P(None, AXIS), state.replay.rows), everywhere, everywhere),
+        replay=ring_specs(state.replay),
         key=everywhere,
         update=everywhere,
+    )
+
+
+def ring_specs(ring: Ring) -> Ring:
+    """The same for the ring: what has an axis of environments is split along it."""
+    split: Any = P(None, AXIS)
+    everywhere: Any = P()
+
+    def of(tree: PyTree, spec: Any) -> PyTree:
+        return jax.tree.map(lambda _: spec, tree)
+
+    def stored(leaf: Stored) -> Stored:
+        return Stored(split, of(leaf.key, split), of(leaf.scale, everywhere))
+
+    return Ring(
+        fields=jax.tree.map(stored, ring.fields, is_leaf=lambda node: isinstance(node, Stored)),
+        end=split,
+        age=split,
+        before=of(ring.before, split),
+        finals=of(ring.finals, split),
+        priorities=Priorities(split, everywhere) if ring.priorities else (),
+        version=everywhere,
+        count=of(ring.count, P(AXIS)),
+        cursor=everywhere,
+        filled=everywhere,
     )
 
 
@@ -286,10 +320,11 @@ def _build(program: Program, key: Key[Array, ""], index: Int[Array, " n"]) -> Tr
     one_obs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), env.obs)
     learner = program.algorithm.init(derived(key, 0, PARAMETERS), one_obs)
     memory = program.algorithm.initial_memory(index.shape[0])
-    row = jax.eval_shape(lambda: program.algorithm.ring_fields(learner, empty_rollout(program, learner, env, memory)))
-    row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), row)
+    one = jax.eval_shape(lambda: kept(program, learner, empty_rollout(program, learner, env, memory)))
+    fields = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((program.rollout_length, *leaf.shape[1:]), leaf.dtype), one)
+    ring = make_ring(program.layout, fields, env.obs, index.shape[0])
     archive = make_archive(env, program.keep) if program.vector.returns else ()
-    return TrainState(learner, env, starts, archive, memory, make_ring(program.capacity, program.codec, row), key, jnp.int32(0))
+    return TrainState(learner, env, starts, archive, memory, ring, key, jnp.int32(0))
 
 
 def empty_rollout(program: Program, learner: Any, env: EnvState, memory: PyTree) -> Rollout:
@@ -297,7 +332,7 @@ def empty_rollout(program: Program, learner: Any, env: EnvState, memory: PyTree)
     decision = program.algorithm.act(learner, env.obs, memory, env.age == 0, None)
     number: Float[Array, " N"] = jnp.zeros(env.age.shape)
     flag = number > 0
-    row = Rollout(env.obs, decision.choice, number, number, flag, flag, env.obs, (), ())
+    row = Rollout(env.obs, decision.choice, number, number, flag, flag, env.age, env.obs, (), ())
     return replace(jax.tree.map(lambda leaf: leaf[None], row), last_obs=env.obs, memory=memory)
 
 

@@ -11,6 +11,7 @@ from worlds import assert_bit_equal, largest_difference, program, trained
 from jaxrl_long.algorithms.ppo import PPO
 from jaxrl_long.algorithms.protocol import Rollout
 from jaxrl_long.envs.probes import ChosenReward, CountEnv
+from jaxrl_long.replay.sampling import View
 from jaxrl_long.trainer import empty_rollout, init_state
 
 
@@ -23,7 +24,7 @@ def improved(progress: float, **changes):
     drawn = plan.algorithm.act(learner, state.env.obs, (), state.env.age == 0, jax.random.split(jax.random.key(2), 8))
     row: Rollout = empty_rollout(plan, learner, state.env, state.memory)
     rollout = replace(row, choice=drawn.choice[None], log_prob=drawn.log_prob[None], reward=jnp.arange(8.0)[None])
-    after, report = plan.algorithm.improve(learner, rollout, state.replay, jax.random.key(1), jnp.float32(progress), None)
+    after, _, report = plan.algorithm.improve(learner, rollout, View(state.replay, plan.layout), jax.random.key(1), jnp.float32(progress), None)
     return plan, learner, after, report
 
 

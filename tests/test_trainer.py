@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from worlds import arrays, assert_bit_equal, largest_difference, program, trained
+from worlds import KINDS, arrays, assert_bit_equal, largest_difference, program, trained
 
 from jaxrl_long import trainer
 from jaxrl_long.algorithms.batches import values_after
@@ -16,8 +16,9 @@ from jaxrl_long.learning.moments import Count, Sum
 from jaxrl_long.trainer import init_state, make_chunk, read, state_shapes
 
 
-def test_a_chunk_of_four_updates_is_four_chunks_of_one():
-    plan = program(RandomStart(die_at=7))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_chunk_of_four_updates_is_four_chunks_of_one(kind):
+    plan = program(RandomStart(die_at=7), **KINDS[kind])
     chunk = make_chunk(plan)
     at_once, _, _ = chunk(init_state(plan, 0), jnp.int32(4))
     state = init_state(plan, 0)
@@ -28,8 +29,9 @@ def test_a_chunk_of_four_updates_is_four_chunks_of_one():
     assert chunk._cache_size() == 1
 
 
-def test_the_update_is_traced_once_for_the_whole_chunk(monkeypatch):
-    plan, traces, original = program(CountEnv()), [], trainer.collect
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_update_is_traced_once_for_the_whole_chunk(kind, monkeypatch):
+    plan, traces, original = program(CountEnv(), **KINDS[kind]), [], trainer.collect
     monkeypatch.setattr(trainer, "collect", lambda *arguments: traces.append(1) or original(*arguments))
     chunk = make_chunk(plan)
     state = init_state(plan, 0)
@@ -39,8 +41,9 @@ def test_the_update_is_traced_once_for_the_whole_chunk(monkeypatch):
     assert len(traces) == 1
 
 
-def test_one_seed_gives_one_run_and_another_seed_another():
-    plan = program(RandomStart())
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_seed_gives_one_run_and_another_seed_another(kind):
+    plan = program(RandomStart(), **KINDS[kind])
     assert_bit_equal(trained(plan, 2, seed=0)[0], trained(plan, 2, seed=0)[0])
     one, other = init_state(plan, 0), init_state(plan, 1)
     assert largest_difference(one.learner.params, other.learner.params) > 0.01
@@ -50,27 +53,30 @@ def test_one_seed_gives_one_run_and_another_seed_another():
     assert largest_difference(*choices) > 0.01
 
 
-def test_the_ring_is_written_in_place():
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_ring_is_written_in_place(kind):
     def analysis(capacity):
-        plan = program(CountEnv(), capacity=capacity)
+        plan = program(CountEnv(), **{**KINDS[kind], "capacity": capacity})
         compiled = make_chunk(plan).lower(state_shapes(plan), jax.ShapeDtypeStruct((), jnp.int32)).compile()
-        ring = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state_shapes(plan).replay.rows))
+        ring = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state_shapes(plan).replay))
         return compiled.memory_analysis(), ring
 
-    (small, _), (large, ring_bytes) = analysis(4), analysis(4000)
+    (small, _), (large, ring_bytes) = analysis(40), analysis(4000)
     assert large.alias_size_in_bytes >= ring_bytes
     assert large.temp_size_in_bytes - small.temp_size_in_bytes < ring_bytes / 100
 
 
-def test_nothing_in_the_program_calls_the_host():
-    plan = program(CountEnv())
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_in_the_program_calls_the_host(kind):
+    plan = program(CountEnv(), **KINDS[kind])
     text = make_chunk(plan).lower(state_shapes(plan), jax.ShapeDtypeStruct((), jnp.int32)).as_text()
     assert "callback" not in text.lower()
 
 
-def test_reports_are_as_small_for_many_environments_as_for_few():
+@pytest.mark.parametrize("kind", KINDS)
+def test_reports_are_as_small_for_many_environments_as_for_few(kind):
     def report_bytes(num_envs):
-        plan = program(CountEnv(), num_envs=num_envs)
+        plan = program(CountEnv(), num_envs=num_envs, **KINDS[kind])
         report = jax.eval_shape(make_chunk(plan), state_shapes(plan), jax.ShapeDtypeStruct((), jnp.int32))[1]
         return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(report))
 
@@ -108,7 +114,7 @@ def test_starts_and_noise_are_distinct_and_do_not_depend_on_the_number_of_device
     assert len(np.unique(starts[0])) == 64
     np.testing.assert_array_equal(starts[0], starts[1])
     # After one update the ring holds the first choices.
-    choices = [np.asarray(trained(plan, 1)[0].replay.rows["choice"])[0, :, 0] for plan in plans]
+    choices = [np.asarray(trained(plan, 1)[0].replay.fields["choice"].row)[0, :, 0] for plan in plans]
     assert len(np.unique(choices[0])) == 64
     np.testing.assert_allclose(choices[0], choices[1], rtol=1e-5)
 
@@ -116,7 +122,7 @@ def test_starts_and_noise_are_distinct_and_do_not_depend_on_the_number_of_device
 def test_blocks_change_no_environment():
     whole, blocked = (trained(program(RandomStart(die_at=5), block=block, num_envs=16, minibatches=1), 1)[0] for block in (16, 4))
     np.testing.assert_array_equal(whole.env.obs, blocked.env.obs)
-    np.testing.assert_allclose(*(arrays(state.replay.rows["choice"])[0] for state in (whole, blocked)), rtol=1e-6)
+    np.testing.assert_allclose(*(arrays(state.replay.fields["choice"])[0] for state in (whole, blocked)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("number_cut", [0, 3, 256])
@@ -126,7 +132,7 @@ def test_cut_steps_bootstrap_on_their_final_observations_however_many_end_togeth
     final = jax.random.normal(key, (steps, number, 3))
     values = jax.random.normal(jax.random.fold_in(key, 1), (steps, number))
     cut = jnp.zeros((steps, number), bool).at[5, :number_cut].set(True)
-    rollout = Rollout(final, values, values, values, cut & False, cut, final, final[0], ())
+    rollout = Rollout(final, values, values, values, cut & False, cut, jnp.zeros(cut.shape, jnp.int32), final, final[0], ())
 
     def critic(obs):
         return obs.sum(-1)
@@ -136,8 +142,9 @@ def test_cut_steps_bootstrap_on_their_final_observations_however_many_end_togeth
     np.testing.assert_allclose(got, jnp.where(cut, critic(final), following), rtol=1e-6)
 
 
-def test_a_non_finite_environment_is_counted_once_recorded_and_kept_away_from_the_learner():
-    plan = program(BreakAt(age=6), num_envs=8)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_non_finite_environment_is_counted_once_recorded_and_kept_away_from_the_learner(kind):
+    plan = program(BreakAt(age=6), num_envs=8, **KINDS[kind])
     chunk = make_chunk(plan)
 
     def start(cracked):

@@ -7,28 +7,38 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_long.config import AlgorithmSettings
+from jaxrl_long.config import AlgorithmSettings, ReplaySettings, Settings
 from jaxrl_long.envs.vector import VectorEnv
 from jaxrl_long.runtime import assemble
 from jaxrl_long.trainer import Program, TrainState, init_state, make_chunk, read
 
 SMALL = AlgorithmSettings(policy_layers=(8,), value_layers=(8,), minibatches=2, epochs=2)
+KINDS: dict[str, dict[str, Any]] = {
+    "ppo": {},
+    "sac": {"name": "sac", "capacity": 40, "begin": 16, "batch": 8, "update_ratio": 0.1},
+    "sac, by priority, n steps": {"name": "sac", "capacity": 40, "begin": 16, "batch": 8, "update_ratio": 0.1, "prioritise": 0.6, "n_step": 3, "codec": "int8"},
+}
+"""Every kind of learner, for the tests that each of them must pass."""
+REPLAY = ("codec", "begin", "prioritise", "importance")
 
 
 def program(simulator: Any, *, num_envs: int = 8, rollout_length: int = 4, devices: int = 1, horizon: int = 1000, **changes: Any) -> Program:
     """A program on `simulator`; settings of the algorithm and fields of Program by name."""
     known = {name: changes.pop(name) for name in list(changes) if hasattr(SMALL, name)}
     vector = {name: changes.pop(name) for name in list(changes) if name in ("restart_every", "restart_random", "stagger")}
+    sizes = {"num_envs": num_envs, "rollout_length": rollout_length, "horizon": horizon}
+    rows = changes.pop("capacity", rollout_length * (1 + known.get("reuse", 0)))
+    replay = ReplaySettings(capacity=rows * num_envs, **{name: changes.pop(name) for name in REPLAY if name in changes})
+    settings = Settings(algorithm=replace(SMALL, **known), replay=replay, **sizes)
     return Program(
         vector=VectorEnv(simulator, horizon, **vector),
-        algorithm=assemble.algorithm(replace(SMALL, **known), simulator),
+        algorithm=assemble.algorithm(settings, simulator),
         mesh=assemble.mesh(devices),
         num_envs=num_envs,
         rollout_length=rollout_length,
         block=changes.pop("block", num_envs // devices),
         total_updates=changes.pop("total_updates", 10),
-        capacity=changes.pop("capacity", rollout_length),
-        codec=changes.pop("codec", "float32"),
+        layout=assemble.layout(settings),
         pool=changes.pop("pool", 4),
         renew=changes.pop("renew", 1),
     )

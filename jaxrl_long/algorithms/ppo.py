@@ -21,7 +21,8 @@ from jaxrl_long.learning.moments import moments_like, normalize, observe
 from jaxrl_long.learning.networks import MLP, entry
 from jaxrl_long.learning.returns import gae, growing_discount, lookahead_discount
 from jaxrl_long.learning.value_scale import ValueScale
-from jaxrl_long.replay.ring import Ring, segment
+from jaxrl_long.replay.ring import Ring, earlier
+from jaxrl_long.replay.sampling import View
 from jaxrl_long.typing import Array, Bool, Float, Key, PyTree
 
 
@@ -72,6 +73,11 @@ class PPO:
         first = lookahead_discount(float(self.settings.lookahead), self.settings.discount)
         last = lookahead_discount(float(self.settings.lookahead_end), first)
         return first if last == first else growing_discount(first, last, progress)
+
+    @property
+    def gradient_steps(self) -> int:
+        """Gradient steps of an update."""
+        return self.settings.epochs * self.settings.minibatches
 
     @property
     def policy(self) -> MLP:
@@ -129,8 +135,6 @@ class PPO:
             "choice": rollout.choice,
             "log_prob": rollout.log_prob,
             "reward": rollout.reward,
-            "terminated": rollout.terminated,
-            "truncated": rollout.truncated,
             "cut_value": jnp.where(rollout.truncated, cut, 0.0),
         }
 
@@ -140,10 +144,10 @@ class PPO:
         return replace(learner, moments=observe(learner.moments, rows, axis))
 
     def improve(
-        self, learner: PPOLearner, rollout: Rollout, ring: Ring, key: Key[Array, ""], progress: Float[Array, ""], axis: str | None
-    ) -> tuple[PPOLearner, Report]:
+        self, learner: PPOLearner, rollout: Rollout, replay: View, key: Key[Array, ""], progress: Float[Array, ""], axis: str | None
+    ) -> tuple[PPOLearner, Ring, Report]:
         """`epochs` passes over the rollout (and the `reuse` segments before it) in `minibatches` of samples."""
-        batch, scale, explained = self._batch(learner, rollout, ring, self.discount(progress), axis)
+        batch, scale, explained = self._batch(learner, rollout, replay, self.discount(progress), axis)
         params = {**learner.params, "value": value_scale.rescaled(learner.params["value"], learner.scale, scale)}
         rate, bonus = self._rate(learner, progress), self._bonus(progress)
         flat, unravel = ravel_pytree(params)
@@ -173,7 +177,7 @@ class PPO:
         params = unravel(flat)
         averaged = optax.incremental_update(params["policy"], learner.averaged, 1 - self.settings.average) if self.settings.average else ()
         rate = self._adapted(rate, report["kl"])
-        return replace(learner, params=params, optimizer=optimizer, scale=scale, learning_rate=rate, averaged=averaged), report
+        return replace(learner, params=params, optimizer=optimizer, scale=scale, learning_rate=rate, averaged=averaged), replay.ring, report
 
     def _loss(self, params: dict[str, PyTree], rows: Batch, bonus: float | Array) -> tuple[Array, Report]:
         """Clipped surrogate, value error and entropy, weighted with `bonus`, of one minibatch."""
@@ -196,7 +200,7 @@ class PPO:
         }
         return loss, report
 
-    def _batch(self, learner: PPOLearner, rollout: Rollout, ring: Ring, discount: float | Array, axis: str | None) -> tuple[Batch, ValueScale, Array]:
+    def _batch(self, learner: PPOLearner, rollout: Rollout, replay: View, discount: float | Array, axis: str | None) -> tuple[Batch, ValueScale, Array]:
         """Advantages and targets of the fresh rollout, and beside it (as further columns) those of the segments reused."""
         value = self._critic_of(learner)
         values = value(rollout.obs)
@@ -208,9 +212,9 @@ class PPO:
         batch = Batch(seen, rollout.choice, rollout.log_prob, advantage, advantage + values, jnp.ones_like(advantage))
         parts, first_obs = [batch], jax.tree.map(lambda leaf: leaf[0], rollout.obs)
         for back in range(1, self.settings.reuse + 1):
-            old = segment(ring, rollout.reward.shape[0], back)
+            old = earlier(replay.ring, replay.layout, back)
             old["reward"] = old["reward"] - cost * old["terminated"]
-            parts.append(self._reused(learner, old, first_obs, ring.filled >= (back + 1) * rollout.reward.shape[0], discount))
+            parts.append(self._reused(learner, old, first_obs, replay.ring.filled >= (back + 1) * replay.layout.length, discount))
             first_obs = jax.tree.map(lambda leaf: leaf[0], old["obs"])
         batch = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *parts)
 

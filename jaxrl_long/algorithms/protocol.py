@@ -5,7 +5,8 @@ from typing import Any, Protocol
 from flax import struct
 
 from jaxrl_long.replay.ring import Ring
-from jaxrl_long.typing import Array, Bool, Float, Key, PyTree
+from jaxrl_long.replay.sampling import View
+from jaxrl_long.typing import Array, Bool, Float, Int, Key, PyTree
 
 
 @struct.dataclass
@@ -33,6 +34,8 @@ class Rollout:
     reward: Float[Array, "T N"]
     terminated: Bool[Array, "T N"]
     truncated: Bool[Array, "T N"]
+    age: Int[Array, "T N"]
+    """Steps of the episode before this one."""
     final_obs: PyTree
     """The observation after the step, before any restart."""
     last_obs: PyTree
@@ -53,6 +56,11 @@ Report = dict[str, Array]
 class Algorithm(Protocol):
     """A learner as pure functions; one file per algorithm. `axis` names the mesh axis the environments are split over, if any."""
 
+    @property
+    def gradient_steps(self) -> int:
+        """Gradient steps of an update."""
+        ...
+
     def init(self, key: Key[Array, ""], obs: PyTree) -> Any:
         """The untrained learner; `obs` is one observation's shapes."""
         ...
@@ -69,8 +77,13 @@ class Algorithm(Protocol):
         """What of a rollout the ring keeps, leaves [T, N, ...]."""
         ...
 
-    def improve(self, learner: Any, rollout: Rollout, ring: Ring, key: Key[Array, ""], progress: Float[Array, ""], axis: str | None) -> tuple[Any, Report]:
-        """Learn from the rollout and the ring, whose latest segment it already is. `progress` is the share of the run that is done."""
+    def improve(
+        self, learner: Any, rollout: Rollout, replay: View, key: Key[Array, ""], progress: Float[Array, ""], axis: str | None
+    ) -> tuple[Any, Ring, Report]:
+        """Learn from the rollout and the ring, whose latest rollout it already is. `progress` is the share of the run that is done.
+
+        The ring is handed back, with new priorities where the algorithm gives them.
+        """
         ...
 
     def observe(self, learner: Any, rollout: Rollout, axis: str | None) -> Any:

@@ -83,10 +83,10 @@ def make_plan(command: Command, assignments: Mapping[str, str], base: Any, *, fr
     chosen = {name: text for name, text in assignments.items() if name in known and (name in paths or text[:1] not in ("[", "{"))}
     if fresh and known:
         # A bare `env.name=hopper` means hopper's own tuning, as `env=hopper` does.
-        own = {} if "env" in assignments else {"env": assignments.get("env.name", base.env.name)}
+        own = {group: assignments.get(f"{group}.name", getattr(base, group).name) for group in ("algorithm", "env") if group in known and group not in assignments}
         chosen = {"machine": "auto"} | own | chosen
     for group, text in chosen.items():
-        _choose(plan, group, text)
+        _choose(plan, group, text, _tuning(chosen))
     for name, text in assignments.items():
         if name in chosen or name == "run":
             continue
@@ -94,7 +94,18 @@ def make_plan(command: Command, assignments: Mapping[str, str], base: Any, *, fr
             plan.raw[name] = text
         else:
             _assign(plan, command, name, text, kinds)
+    plan.problems |= _unread(command, assignments, chosen.get("algorithm") or assignments.get("algorithm.name") or base.algorithm.name) if known else {}
     return plan
+
+
+def _unread(command: Command, assignments: Mapping[str, str], algorithm: str) -> dict[str, str]:
+    """Assignments of settings that only another algorithm reads."""
+    readers = {name: item.metadata["only"] for name, _, item in leaves(command.settings) if item.metadata.get("only")}
+    return {
+        name: f"{name}={shorten(text)}: only algorithm={readers[name]} reads it, and this is algorithm={algorithm}. Leave it out."
+        for name, text in assignments.items()
+        if name in readers and not is_file(algorithm) and readers[name] != algorithm
+    }
 
 
 def parse(name: str, text: str) -> Override:
@@ -107,7 +118,13 @@ def is_file(text: str) -> bool:
     return text.endswith((".yaml", ".yml"))
 
 
-def _choose(plan: Plan, group: str, text: str) -> None:
+def _tuning(chosen: Mapping[str, str]) -> str:
+    """Folder of an algorithm's own tuned environments within the group: PPO's are its files, the others' are in a folder of their name."""
+    algorithm = chosen.get("algorithm", "ppo")
+    return "" if algorithm == "ppo" or is_file(algorithm) else f"{algorithm}/"
+
+
+def _choose(plan: Plan, group: str, text: str, tuning: str) -> None:
     if group == "machine":
         text = machine.find_machine() if text == "auto" else text
         plan.raw["machine"] = text
@@ -115,6 +132,8 @@ def _choose(plan: Plan, group: str, text: str) -> None:
         _choose_own_file(plan, group, text)
     elif _is_sweep(group, text):
         plan.problems[group] = _needs_multirun(group, text)
+    elif group == "env" and tuning:
+        plan.choices["env"] = tuning + text if text in options(f"env/{tuning}") else None
     elif text in options(group):
         plan.choices[group] = text
     elif group != "env":

@@ -17,12 +17,15 @@ class MLP(nn.Module):
     outputs: int
     activation: str = "swish"
     out_scale: float = 1.0
+    layer_norm: bool = False
+    """Normalise each hidden layer before its nonlinearity."""
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """Apply the layers."""
         for size in self.layers:
-            x = ACTIVATIONS[self.activation](nn.Dense(size, kernel_init=nn.initializers.orthogonal(2.0**0.5))(x))
+            x = nn.Dense(size, kernel_init=nn.initializers.orthogonal(2.0**0.5))(x)
+            x = ACTIVATIONS[self.activation](nn.LayerNorm()(x) if self.layer_norm else x)
         return nn.Dense(self.outputs, kernel_init=nn.initializers.orthogonal(self.out_scale), name="out")(x)
 
 

@@ -6,12 +6,14 @@ from jax.sharding import Mesh
 
 from jaxrl_long.algorithms.ppo import PPO
 from jaxrl_long.algorithms.protocol import Algorithm
-from jaxrl_long.config import AlgorithmSettings, Settings
+from jaxrl_long.algorithms.sac import SAC
+from jaxrl_long.config import Settings
 from jaxrl_long.envs import registry
 from jaxrl_long.envs.disturbed import disturbed
 from jaxrl_long.envs.simulator import Continuous, Simulator
 from jaxrl_long.envs.vector import VectorEnv
 from jaxrl_long.learning.distributions import Categorical, Distribution, TanhNormal
+from jaxrl_long.replay.ring import Layout
 from jaxrl_long.trainer import AXIS, Program
 
 CPU_BLOCK = 64
@@ -23,9 +25,26 @@ def distribution(simulator: Simulator) -> Distribution:
     return TanhNormal(simulator.action.size) if isinstance(simulator.action, Continuous) else Categorical(simulator.action.count)
 
 
-def algorithm(settings: AlgorithmSettings, simulator: Simulator) -> Algorithm:
+def algorithm(settings: Settings, simulator: Simulator) -> Algorithm:
     """The algorithm that the settings name. To add one: a file in `algorithms/`, and a line here."""
-    return {"ppo": PPO}[settings.name](settings, distribution(simulator))
+    actions = distribution(simulator)
+    if settings.algorithm.name == "sac":
+        return SAC(settings.algorithm, settings.replay, actions, settings.samples_per_update)
+    return PPO(settings.algorithm, actions)
+
+
+def layout(settings: Settings) -> Layout:
+    """Of the ring that the algorithm needs."""
+    drawn = settings.algorithm.name == "sac"
+    return Layout(
+        capacity=settings.ring_rows,
+        length=settings.rollout_length,
+        codecs=tuple(settings.replay.codecs().items()),
+        cuts=settings.ring_cuts,
+        window=settings.algorithm.n_step + 1 if drawn else 1,
+        begin=-(-settings.replay.begin // settings.num_envs) if drawn else 0,
+        prioritised=drawn and settings.replay.prioritise > 0,
+    )
 
 
 def mesh(devices: int) -> Mesh:
@@ -50,19 +69,18 @@ def simulator(settings: Settings) -> Simulator:
 def program(settings: Settings) -> Program:
     """The static half of the run that the settings describe, on this process's devices."""
     world = simulator(settings)
-    layout = mesh(settings.devices)
+    devices = mesh(settings.devices)
     restart = settings.restart
     vector = VectorEnv(world, settings.horizon, restart.every, restart.random, restart.stagger, restart.source, restart.share)
     return Program(
         vector=vector,
-        algorithm=algorithm(settings.algorithm, world),
-        mesh=layout,
+        algorithm=algorithm(settings, world),
+        mesh=devices,
         num_envs=settings.num_envs,
         rollout_length=settings.rollout_length,
-        block=block_size(settings.block, settings.num_envs // layout.size, layout.devices.flat[0].platform, vector.at_once),
+        block=block_size(settings.block, settings.num_envs // devices.size, devices.devices.flat[0].platform, vector.at_once),
         total_updates=settings.updates,
-        capacity=settings.ring_rows,
-        codec=settings.replay.codec,
+        layout=layout(settings),
         pool=restart.pool,
         renew=min(restart.renew, restart.pool),
         keep=restart.keep,

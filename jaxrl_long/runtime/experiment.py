@@ -200,7 +200,7 @@ class Experiment:
             self.dumped = 1
             self.view.say(faults.dump(self.folder.path, launched.fault))
         self._write(row)
-        gradients = launched.updates * self.settings.algorithm.epochs * self.settings.algorithm.minibatches
+        gradients = launched.updates * self.program.algorithm.gradient_steps
         if verdict := self.limits.look(row, launched.updates * self.program.steps_per_update, gradients):
             self.stop.ask(*verdict)
         if state is not None and not self.clock.shares:
