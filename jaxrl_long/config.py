@@ -178,19 +178,19 @@ class ReplaySettings:
     def codecs(self) -> dict[str, str]:
         """The codec of each field that is not exact. Raises ValueError with the rest of a sentence that starts with the value."""
         parts = [part.partition(":") for part in self.codec.split(",")]
-        by_field = {field.strip(): codec.strip() for field, colon, codec in parts if colon}
-        whole = [field.strip() for field, colon, _ in parts if not colon]
+        by_field = {name.strip(): codec.strip() for name, colon, codec in parts if colon}
+        whole = [name.strip() for name, colon, _ in parts if not colon]
         for codec in [*whole, *by_field.values()]:
             if codec not in CODECS:
                 raise ValueError(f"names no codec: {show(codec)}. {closest(codec, CODECS)}")
-        for field, codec in by_field.items():
-            if codec not in (allowed := ROUNDED.get(field, ("float32",))):
-                fitting = f"{field} may be {' or '.join(allowed)}" if field in ROUNDED else f"{field} decides what is learnt and is never rounded"
+        for name, codec in by_field.items():
+            if codec not in (allowed := ROUNDED.get(name, ("float32",))):
+                fitting = f"{name} may be {' or '.join(allowed)}" if name in ROUNDED else f"{name} decides what is learnt and is never rounded"
                 raise ValueError(f"does not fit: {fitting}. Fields that may be rounded: {', '.join(ROUNDED)}.")
         if len(whole) > 1 or (whole and by_field):
             raise ValueError("is neither one codec nor a list such as obs:int8,action:bfloat16.")
-        chosen = {field: whole[0] if whole[0] in allowed else "bfloat16" for field, allowed in ROUNDED.items()} if whole else by_field
-        return {field: codec for field, codec in chosen.items() if codec != "float32"}
+        chosen = {name: whole[0] if whole[0] in allowed else "bfloat16" for name, allowed in ROUNDED.items()} if whole else by_field
+        return {name: codec for name, codec in chosen.items() if codec != "float32"}
 
 
 @dataclass

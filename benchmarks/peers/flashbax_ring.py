@@ -17,7 +17,17 @@ from typing import Any
 def main() -> None:
     """Print the median seconds of one addition and draw."""
     parser = argparse.ArgumentParser()
-    for name, default in (("rows", 100_000), ("envs", 16), ("rollout", 8), ("batch", 256), ("window", 2), ("obs", 27), ("action", 8), ("repeats", 7), ("turns", 100)):
+    for name, default in (
+        ("rows", 100_000),
+        ("envs", 16),
+        ("rollout", 8),
+        ("batch", 256),
+        ("window", 2),
+        ("obs", 27),
+        ("action", 8),
+        ("repeats", 7),
+        ("turns", 100),
+    ):
         parser.add_argument(f"--{name}", type=int, default=default)
     args = parser.parse_args()
 
@@ -25,7 +35,13 @@ def main() -> None:
     import jax
     import jax.numpy as jnp
 
-    one = {"obs": jnp.zeros(args.obs), "action": jnp.zeros(args.action), "reward": jnp.zeros(()), "terminated": jnp.zeros((), bool), "truncated": jnp.zeros((), bool)}
+    one = {
+        "obs": jnp.zeros(args.obs),
+        "action": jnp.zeros(args.action),
+        "reward": jnp.zeros(()),
+        "terminated": jnp.zeros((), bool),
+        "truncated": jnp.zeros((), bool),
+    }
     buffer: Any = flashbax.make_trajectory_buffer(
         add_batch_size=args.envs,
         sample_batch_size=args.batch,

@@ -189,7 +189,7 @@ class SAC:
         return jnp.where(learner.reward.count.as_float() > 0, jnp.sqrt(learner.reward.variance[0] + learner.reward.mean[0] ** 2 + 1e-12), 1.0)
 
     def _target(self, learner: SACLearner, batch: Transition, key: Key[Array, ""]) -> Array:
-        """y = R / unit + γᵐ (min Q′(s′, a′) − α log π(a′ | s′)), a′ ~ π."""
+        """Y = R / unit + γᵐ (min Q′(s′, a′) − α log π(a′ | s′)), a′ ~ π."""
         seen = normalize(learner.moments, batch.next_obs, self.settings.clip_obs)
         alpha = jnp.exp(learner.params["temperature"])
         value = self._soft_value(learner.params["policy"], learner.target, seen, alpha, key)[0]

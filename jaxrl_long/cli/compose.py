@@ -83,7 +83,9 @@ def make_plan(command: Command, assignments: Mapping[str, str], base: Any, *, fr
     chosen = {name: text for name, text in assignments.items() if name in known and (name in paths or text[:1] not in ("[", "{"))}
     if fresh and known:
         # A bare `env.name=hopper` means hopper's own tuning, as `env=hopper` does.
-        own = {group: assignments.get(f"{group}.name", getattr(base, group).name) for group in ("algorithm", "env") if group in known and group not in assignments}
+        own = {
+            group: assignments.get(f"{group}.name", getattr(base, group).name) for group in ("algorithm", "env") if group in known and group not in assignments
+        }
         chosen = {"machine": "auto"} | own | chosen
     for group, text in chosen.items():
         _choose(plan, group, text, _tuning(chosen))

@@ -4,7 +4,7 @@
 |---|---|---|
 | float32 | 4 | none |
 | bfloat16 | 2 | 2^-8 of x |
-| float16 | 2 | 2^-11 of x, below 65504 and above 6e-5 in size; beyond that it is refused by nothing and ends at that size |
+| float16 | 2 | 2^-11 of x from 6e-5 to 65504 in size; what is larger ends there |
 | int8 | 1 | 1/508 of the span that the feature has in the rollout |
 | delta | 1 + 4/T | 1/252 of the farthest that the feature moves in a step of the rollout |
 
@@ -12,9 +12,11 @@ int8 and delta keep their scale with each rollout of T steps: it is the rollout'
 need no new scales when statistics move. Rewards and ends decide what is learnt, and are never rounded.
 """
 
-from collections.abc import Callable, Mapping
+import functools
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -38,24 +40,121 @@ class Stored:
     """[S, 2, ...] float32, each rollout's lowest value and step; () without."""
 
 
+class Codec(Protocol):
+    """How an array of float32 is stored."""
+
+    sums: bool
+    """Whether a number is the sum of its rollout's rows up to its own."""
+
+    def encode(self, x: Array, axis: str | None) -> Stored:
+        """The stored form of a rollout [T, N, ...]; `axis` names the mesh axis that N is split over, if any."""
+        ...
+
+    def decode(self, row: Array, key: Any, scale: Any) -> Array:
+        """Float32 again, from what belongs to each of B samples: row [B, ...], key [B, ...], scale [B, 2, ...]."""
+        ...
+
+    def bytes(self, length: int) -> float:
+        """Bytes per number, in rollouts of that many rows."""
+        ...
+
+
 @dataclass(frozen=True)
-class Codec:
-    """How an array of float32 is stored. `encode` takes [T, N, ...]; `decode` takes what belongs to each sample, [B, ...]."""
+class Cast:
+    """Another floating-point type; numbers beyond its largest end there."""
 
-    encode: Callable[[Array, str | None], Stored]
-    decode: Callable[[Array, Any, Any], Array]
-    bytes: Callable[[int], float]
-    """Bytes per number, of the rollout's length."""
+    dtype: Any
+    largest: float = math.inf
     sums: bool = False
-    """Whether a row is the sum of the rows of its rollout up to it, and not itself."""
 
-
-def _cast(dtype: Any, largest: float | None = None) -> Codec:
-    def encode(x: Array, axis: str | None) -> Stored:
+    def encode(self, x: Array, axis: str | None) -> Stored:
+        """Each number by itself."""
         del axis
-        return Stored((x if largest is None else jnp.clip(x, -largest, largest)).astype(dtype), (), ())
+        return Stored(jnp.clip(x, -self.largest, self.largest).astype(self.dtype), (), ())
 
-    return Codec(encode, lambda row, key, scale: row.astype(jnp.float32), lambda length: jnp.dtype(dtype).itemsize)
+    def decode(self, row: Array, key: Any, scale: Any) -> Array:
+        """The type back."""
+        del key, scale
+        return row.astype(jnp.float32)
+
+    def bytes(self, length: int) -> float:
+        """Of the type."""
+        del length
+        return jnp.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Whatever it is, as it is."""
+
+    sums: bool = False
+
+    def encode(self, x: Array, axis: str | None) -> Stored:
+        """Itself."""
+        del axis
+        return Stored(x, (), ())
+
+    def decode(self, row: Array, key: Any, scale: Any) -> Array:
+        """Itself."""
+        del key, scale
+        return row
+
+    def bytes(self, length: int) -> float:
+        """Of float32."""
+        del length
+        return 4.0
+
+
+@dataclass(frozen=True)
+class Int8:
+    """The nearest of 255 equal steps from the lowest to the highest value that the feature takes in the rollout."""
+
+    sums: bool = False
+
+    def encode(self, x: Array, axis: str | None) -> Stored:
+        """Steps above the lowest, from -127 on."""
+        low, high = jnp.min(x, axis=(0, 1)), jnp.max(x, axis=(0, 1))
+        if axis:
+            low, high = jax.lax.pmin(low, axis), jax.lax.pmax(high, axis)
+        # Divided first: the span of two huge numbers is none.
+        step = high / 254 - low / 254
+        return Stored((_steps(x, low, step) - 127).astype(jnp.int8), (), jnp.stack([low, step])[None])
+
+    def decode(self, row: Array, key: Any, scale: Array) -> Array:
+        """Steps times their size, on top of the lowest."""
+        del key
+        return (row.astype(jnp.float32) + 127) * scale[:, 1] + scale[:, 0]
+
+    def bytes(self, length: int) -> float:
+        """Scales are as good as nothing: one for all environments."""
+        del length
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Delta:
+    """The first row of a rollout whole, and of the others by how many steps of a scale each feature has moved since the row before.
+
+    Differences of rounded numbers, not rounded differences: errors do not add up.
+    """
+
+    sums: bool = True
+
+    def encode(self, x: Array, axis: str | None) -> Stored:
+        """The scale's step is 1/126 of the farthest move: rounding may make a move one step larger, and int8 ends at 127."""
+        moves = jnp.abs(jnp.diff(x, axis=0))
+        farthest = jnp.max(moves, axis=(0, 1), initial=0.0)
+        step = (jax.lax.pmax(farthest, axis) if axis else farthest) / 126
+        at = _steps(x, x[0], step).astype(jnp.int32)
+        return Stored(jnp.diff(at, axis=0, prepend=jnp.zeros_like(at[:1])).astype(jnp.int8), x[:1], jnp.stack([jnp.zeros_like(step), step])[None])
+
+    def decode(self, row: Array, key: Array, scale: Array) -> Array:
+        """The sum of the moves, on top of the first row."""
+        return key + row.astype(jnp.float32) * scale[:, 1]
+
+    def bytes(self, length: int) -> float:
+        """A row in `length` is whole, besides."""
+        return 1.0 + 4.0 / length
 
 
 def _steps(x: Array, low: Array, step: Array) -> Array:
@@ -63,63 +162,28 @@ def _steps(x: Array, low: Array, step: Array) -> Array:
     return jnp.round((x - low) / jnp.where(step > 0, step, 1.0))
 
 
-def _int8_encode(x: Array, axis: str | None) -> Stored:
-    low, high = _least(jnp.min(x, axis=(0, 1)), axis), _most(jnp.max(x, axis=(0, 1)), axis)
-    # Halved first: the span of two huge numbers is none.
-    step = (high / 254 - low / 254).astype(jnp.float32)
-    return Stored((_steps(x, low, step) - 127).astype(jnp.int8), (), jnp.stack([low, step])[None])
-
-
-def _int8_decode(row: Array, key: Any, scale: Array) -> Array:
-    del key
-    return (row.astype(jnp.float32) + 127) * scale[:, 1] + scale[:, 0]
-
-
-def _delta_encode(x: Array, axis: str | None) -> Stored:
-    first = x[0]
-    farthest = _most(jnp.max(jnp.abs(jnp.diff(x, axis=0)), axis=(0, 1)), axis) if x.shape[0] > 1 else jnp.zeros(x.shape[2:])
-    # One more than 126: rounding may make a difference of two rounded numbers one step larger.
-    step = farthest / 126
-    at = _steps(x, first, step).astype(jnp.int32)
-    return Stored(jnp.diff(at, axis=0, prepend=jnp.zeros_like(at[:1])).astype(jnp.int8), first[None], jnp.stack([jnp.zeros_like(step), step])[None])
-
-
-def _delta_decode(row: Array, key: Array, scale: Array) -> Array:
-    return key + row.astype(jnp.float32) * scale[:, 1]
-
-
-def _least(x: Array, axis: str | None) -> Array:
-    return jax.lax.pmin(x, axis) if axis else x
-
-
-def _most(x: Array, axis: str | None) -> Array:
-    return jax.lax.pmax(x, axis) if axis else x
-
-
 CODECS: Mapping[str, Codec] = {
-    "float32": _cast(jnp.float32),
-    "bfloat16": _cast(jnp.bfloat16),
-    "float16": _cast(jnp.float16, LARGEST_HALF),
-    "int8": Codec(_int8_encode, _int8_decode, lambda length: 1.0),
-    "delta": Codec(_delta_encode, _delta_decode, lambda length: 1.0 + 4.0 / length, sums=True),
+    "float32": Exact(),
+    "bfloat16": Cast(jnp.bfloat16),
+    "float16": Cast(jnp.float16, LARGEST_HALF),
+    "int8": Int8(),
+    "delta": Delta(),
 }
-EXACT = Codec(lambda x, axis: Stored(x, (), ()), lambda row, key, scale: row, lambda length: 4.0)
-"""For what must stay as it is, of whatever dtype."""
 
 
 def codec_of(names: Mapping[str, str], field: str) -> Codec:
     """A field's codec; one that `names` does not mention stays exact."""
-    return CODECS[names[field]] if field in names else EXACT
+    return CODECS[names[field]] if field in names else Exact()
 
 
 def encode(names: Mapping[str, str], fields: Mapping[str, PyTree], axis: str | None = None) -> dict[str, PyTree]:
     """Named fields of a rollout [T, N, ...] as the ring keeps them; integers and flags among them as they are."""
 
     def stored(field: str, leaf: Array) -> Stored:
-        codec = codec_of(names, field) if leaf.dtype == jnp.float32 else EXACT
+        codec = codec_of(names, field) if leaf.dtype == jnp.float32 else Exact()
         return codec.encode(leaf, axis)
 
-    return {field: jax.tree.map(lambda leaf: stored(field, leaf), value) for field, value in fields.items()}
+    return {field: jax.tree.map(functools.partial(stored, field), value) for field, value in fields.items()}
 
 
 def read(names: Mapping[str, str], field: str, value: PyTree, row: Int[Array, " B"], env: Int[Array, " B"], length: int) -> PyTree:
@@ -156,7 +220,7 @@ def _of_stored(names: Mapping[str, str], field: str, leaf: Stored) -> Codec:
     codec = codec_of(names, field)
     # Integers and flags of a rounded field were kept as they are.
     kept = leaf.row.dtype in (jnp.float32, jnp.bfloat16, jnp.float16, jnp.int8)
-    return codec if kept else EXACT
+    return codec if kept else Exact()
 
 
 def _is_stored(node: Any) -> bool:

@@ -177,8 +177,10 @@ def _with_new_rows(ring: Ring, layout: Layout) -> priority.Priorities:
 
 
 def _with_finals(finals: Finals, before: Int[Array, " N"], ends: Ends) -> Finals:
-    """The table after the cuts of a rollout, `before` of which there had been. Few steps are cut: those are gathered first; if more
-    than fit are, all steps take the slower path."""
+    """The table after the cuts of a rollout, `before` of which there had been.
+
+    Few steps are cut: those are gathered first; if more than fit are, all steps take the slower path.
+    """
     kept, total = finals.cut.shape[0], jnp.sum(ends.truncated, axis=0, dtype=jnp.int32)
     nth = jnp.cumsum(ends.truncated, axis=0, dtype=jnp.int32) - 1
     # Of more cuts than there are slots only the last: no slot is written twice.
@@ -218,4 +220,3 @@ def earlier(ring: Ring, layout: Layout, back: int) -> dict[str, PyTree]:
     end = jax.lax.dynamic_slice_in_dim(ring.end, start, layout.length)
     ends: dict[str, PyTree] = {"terminated": end & TERMINATED > 0, "truncated": end & TRUNCATED > 0}
     return {name: read_rollout(layout.names, name, value) for name, value in fields.items()} | ends
-
