@@ -78,7 +78,7 @@ def test_all_problems_are_told_at_once():
         ("env={nam: ant}", "env.nam: no such setting. Closest: env.name."),
         ("env=[ant]", "env=[ant]: env holds several settings. Set one of them: env.name= or env.backend="),
         ("tracker=[mlflow]", "tracker=[mlflow] is not one of wandb."),
-        ("algorithm=sac", "algorithm=sac: no such file in configs/algorithm. "),
+        ("algorithm=td9", "algorithm=td9: no such file in configs/algorithm. "),
         ("machine=no.yaml", "machine=no.yaml: no such file."),
         ("env=../machine/gpu", "env=../machine/gpu: no environment of this name. "),
         ("run_dir=", "run_dir= is empty."),

@@ -162,7 +162,7 @@ class SAC:
 
         gradient, (report, error) = jax.grad(lambda params: self._loss(params, learner, batch, target, weight, policy_key), has_aux=True)(learner.params)
         gradient = _mean(gradient, axis)
-        norm = optax.global_norm(gradient)
+        norm = optax.tree.norm(gradient)
         usable = jnp.isfinite(norm)
 
         def changed() -> tuple[PyTree, PyTree, PyTree]:
