@@ -167,7 +167,7 @@ class SAC:
 
         def changed() -> tuple[PyTree, PyTree, PyTree]:
             direction, optimizer = self.optimizer.update(gradient, learner.optimizer)
-            params = optax.apply_updates(learner.params, optax.tree.scale(-rate, direction))
+            params: Any = optax.apply_updates(learner.params, optax.tree.scale(-rate, direction))
             return params, optimizer, optax.incremental_update(params["critic"], learner.target, self.settings.target_rate)
 
         params, optimizer, averaged = jax.lax.cond(usable, changed, lambda: (learner.params, learner.optimizer, learner.target))
@@ -234,7 +234,7 @@ class SAC:
     def _values(self, critic: PyTree, seen: PyTree, action: Array | None) -> Array:
         """Every critic's outputs [2, B, ...]."""
         read = self._critic_input(seen, action)
-        return jax.vmap(lambda one: self.critic.apply(one, read))(critic)
+        return jax.vmap(lambda one: jnp.asarray(self.critic.apply(one, read)))(critic)
 
     def _critic_input(self, seen: PyTree, action: Array | None) -> Array:
         obs = entry(seen, "critic")

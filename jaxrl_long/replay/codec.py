@@ -43,8 +43,10 @@ class Stored:
 class Codec(Protocol):
     """How an array of float32 is stored."""
 
-    sums: bool
-    """Whether a number is the sum of its rollout's rows up to its own."""
+    @property
+    def sums(self) -> bool:
+        """Whether a number is the sum of its rollout's rows up to its own."""
+        ...
 
     def encode(self, x: Array, axis: str | None) -> Stored:
         """The stored form of a rollout [T, N, ...]; `axis` names the mesh axis that N is split over, if any."""
