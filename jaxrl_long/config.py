@@ -174,6 +174,10 @@ class ReplaySettings:
     """Draw steps in proportion to their error to this power; 0: all alike. Source: Schaul et al. 2016, arXiv:1511.05952."""
     importance: float = setting(0.4, low=0, high=1, only="sac")
     """How much of that preference is taken back by weights; 1: all of it."""
+    hindsight: float = setting(0.8, low=0, high=1, only="sac")
+    """Where the world has goals: share of the drawn steps whose goal becomes what was reached later. Source: Andrychowicz et al. 2017, arXiv:1707.01495."""
+    hindsight_discount: float = setting(1.0, above=0, high=1, only="sac")
+    """How much likelier a goal is than one reached a step later; 1: any of the episode is as likely as another."""
 
     def codecs(self) -> dict[str, str]:
         """The codec of each field that is not exact. Raises ValueError with the rest of a sentence that starts with the value."""
@@ -319,8 +323,15 @@ class Settings:
 
     @property
     def rollouts_needed(self) -> int:
-        """Rollouts that the ring holds by default: what PPO reads of it, or enough for RING transitions."""
-        return self.algorithm.reuse + 1 if self.algorithm.name == "ppo" else max(2, -(-RING // self.samples_per_update))
+        """Rollouts that the ring holds by default: the least for PPO, or enough for RING transitions."""
+        return self.rollouts_least if self.algorithm.name == "ppo" else max(self.rollouts_least, -(-RING // self.samples_per_update))
+
+    @property
+    def rollouts_least(self) -> int:
+        """Rollouts that it must hold: what PPO reads, or what there has to be before SAC learns."""
+        if self.algorithm.name == "ppo":
+            return self.algorithm.reuse + 1
+        return max(-(-self.replay.begin // self.samples_per_update), -(-(self.algorithm.n_step + 1) // self.rollout_length))
 
     @property
     def ring_cuts(self) -> int:

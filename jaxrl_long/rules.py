@@ -42,6 +42,8 @@ class EnvFacts:
     """A time limit within the world that can't be switched off."""
     translation_invariant: bool = False
     """Whether the floating origin applies."""
+    goals: bool = False
+    """Whether every episode has a goal of its own, for hindsight."""
 
 
 @functools.cache
@@ -195,6 +197,14 @@ def ring_can_be_drawn_from(settings: Settings) -> Iterator[str]:
         yield f"replay.begin={settings.replay.begin} is more than the ring holds, {holds} transitions. Nearest: {holds}."
     if steps >= settings.ring_rows:
         yield f"algorithm.n_step={steps} needs {steps + 1} rows of the ring, which has {settings.ring_rows}. Nearest: {settings.ring_rows - 1}."
+
+
+@rule("env.name", "algorithm.name", "algorithm.n_step", "replay.hindsight")
+def hindsight_looks_at_single_steps(settings: Settings) -> Iterator[str]:
+    """What n steps would have paid on the way to another goal is not known."""
+    facts, steps = environments().get(settings.env.name), settings.algorithm.n_step
+    if facts and facts.goals and settings.algorithm.name == "sac" and settings.replay.hindsight and steps > 1:
+        yield f"algorithm.n_step={steps} does not go with replay.hindsight={show(settings.replay.hindsight)}. Nearest: algorithm.n_step=1 or replay.hindsight=0."
 
 
 @rule("num_envs", "rollout_length", "algorithm.minibatches", "algorithm.name", "devices")

@@ -99,6 +99,11 @@ class Program:
         """Environment steps of one update."""
         return self.num_envs * self.rollout_length
 
+    @property
+    def first_learning(self) -> int:
+        """Updates until the ring holds enough to learn from; those before are quicker than all later ones."""
+        return -(-max(self.layout.begin, self.layout.window) // self.rollout_length)
+
 
 def update(program: Program, state: TrainState) -> tuple[TrainState, Report, Fault]:
     """One cycle on one device's share of the environments."""

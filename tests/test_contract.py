@@ -14,7 +14,7 @@ from jaxrl_long.rules import environments
 from jaxrl_long.typing import Array
 
 TASKS = [(name, backend) for name, facts in environments().items() for backend in facts.backends or ("auto",)]
-QUICK = {"cartpole", "gridworld", "fast", "inverted_pendulum", "hopper"}
+QUICK = {"cartpole", "gridworld", "bitflip", "fast", "inverted_pendulum", "hopper"}
 PROBES = [
     probes.CountEnv,
     probes.RandomStart,

@@ -149,6 +149,10 @@ def test_evaluations_that_would_stay_are_no_remedy():
 
 def test_a_single_epoch_can_not_be_halved():
     settings = Settings(algorithm=AlgorithmSettings(epochs=1))
+    soft = Settings(algorithm=AlgorithmSettings(name="sac", update_ratio=0.5))
+    less = {remedy.setting: remedy.factor for remedy in diagnosis.remedies(soft, measured(), Times(0.0, 0.0, 100.0, 0.0, 0.0))}
+    # Learning is 40 % of it all.
+    assert less["algorithm.update_ratio=0.25"] == pytest.approx(1 / 0.8)
     assert not any("epochs" in remedy.setting for remedy in diagnosis.remedies(settings, measured(), Times(0.0, 0.0, 100.0, 0.0, 0.0)))
 
 

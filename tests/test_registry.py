@@ -20,7 +20,7 @@ from jaxrl_long.rules import environments
 def test_all_twelve_brax_tasks_and_our_two_are_registered():
     brax = {"ant", "halfcheetah", "hopper", "walker2d", "humanoid", "humanoidstandup", "swimmer", "reacher", "pusher"}
     brax |= {"inverted_pendulum", "inverted_double_pendulum", "fast"}
-    assert set(registry.names()) == brax | {"cartpole", "gridworld"}
+    assert set(registry.names()) == brax | {"cartpole", "gridworld", "bitflip"}
 
 
 @pytest.mark.parametrize("name", registry.names())

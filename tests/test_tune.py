@@ -25,6 +25,15 @@ def test_a_search_goes_on_for_as_long_as_it_helps():
     assert preset == {"num_envs": 1024, "rollout_length": 32, "block": 0, "algorithm": {"minibatches": 8}}
 
 
+def test_only_what_the_algorithm_reads_is_searched_and_written():
+    settings = Settings(devices=1)
+    settings.algorithm.name = "sac"
+    said: list[str] = []
+    found = tune.search(settings, lambda settings: float(settings.num_envs <= 512) * settings.num_envs, said.append)
+    assert "minibatches" not in " ".join(said)
+    assert yaml.safe_load(tune.preset(found)) == {"num_envs": 512, "rollout_length": 32, "block": 0}
+
+
 def test_noise_is_not_taken_for_speed():
     found = tune.search(Settings(devices=1), lambda settings: 100.0 + 2.0 * (settings.num_envs > 256), lambda _: None)
     assert found.settings == Settings(devices=1)

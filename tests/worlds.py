@@ -19,7 +19,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "sac, by priority, n steps": {"name": "sac", "capacity": 40, "begin": 16, "batch": 8, "update_ratio": 0.1, "prioritise": 0.6, "n_step": 3, "codec": "int8"},
 }
 """Every kind of learner, for the tests that each of them must pass."""
-REPLAY = ("codec", "begin", "prioritise", "importance")
+REPLAY = ("codec", "begin", "prioritise", "importance", "hindsight", "hindsight_discount")
 
 
 def program(simulator: Any, *, num_envs: int = 8, rollout_length: int = 4, devices: int = 1, horizon: int = 1000, **changes: Any) -> Program:

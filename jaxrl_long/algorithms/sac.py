@@ -20,6 +20,7 @@ from jaxrl_long.learning.moments import Moments, moments_like, moved, normalize,
 from jaxrl_long.learning.networks import MLP, entry
 from jaxrl_long.learning.returns import lookahead_discount
 from jaxrl_long.replay import priority
+from jaxrl_long.replay.hindsight import Goals, relabelled
 from jaxrl_long.replay.ring import Ring
 from jaxrl_long.replay.sampling import Place, Transition, View
 from jaxrl_long.typing import Array, Bool, Float, Key, PyTree
@@ -52,6 +53,8 @@ class SAC:
     distribution: Distribution
     samples_per_update: int
     """Environment steps of an update, over all devices."""
+    goals: Goals | None = None
+    """Of a world that has goals: a share of what is drawn is learnt from as if what was reached later had been the goal."""
 
     @property
     def discount(self) -> float:
@@ -152,11 +155,13 @@ class SAC:
 
     def _step(self, learner: SACLearner, replay: View, key: Key[Array, ""], rate: Array, axis: str | None) -> tuple[SACLearner, Ring, Report]:
         """One gradient step of critics, policy and temperature together."""
-        draw_key, next_key, policy_key = jax.random.split(key, 3)
+        draw_key, next_key, policy_key, goal_key = jax.random.split(key, 4)
         number = self.settings.batch // (jax.lax.axis_size(axis) if axis else 1)
         place, probability = replay.draw(draw_key, number)
         importance = priority.importance(probability, replay.ring.filled * replay.ring.end.shape[1], self.replay.importance)
         batch = replay.transitions(place, self.settings.n_step, self.discount)
+        if self.goals is not None:
+            batch = relabelled(replay, place, batch, self.goals, goal_key, self.replay.hindsight, self.replay.hindsight_discount)
         target = self._target(learner, batch, next_key)
         weight = importance * batch.usable
 

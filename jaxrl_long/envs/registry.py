@@ -9,11 +9,12 @@ from typing import Any
 from jaxrl_long.config import EnvSettings
 from jaxrl_long.envs.classic import CartPole, GridWorld
 from jaxrl_long.envs.floating_origin import FloatingOrigin
+from jaxrl_long.envs.goals import BitFlip
 from jaxrl_long.envs.simulator import Continuous, Discrete, Simulator
 from jaxrl_long.fields import ConfigError, closest, show
 from jaxrl_long.rules import USER_CLASS, environments
 
-OURS: dict[str, Callable[..., Any]] = {"cartpole": CartPole, "gridworld": GridWorld}
+OURS: dict[str, Callable[..., Any]] = {"cartpole": CartPole, "gridworld": GridWorld, "bitflip": BitFlip}
 """Registered environments that are not brax's."""
 
 NEEDED = ("reset", "step", "obs_size", "action", "dt")

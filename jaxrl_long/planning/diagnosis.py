@@ -48,7 +48,7 @@ def remedies(settings: Settings, measured: Measured, times: Times) -> list[Remed
     parts = shares(times, measured)
     found = [
         *_more_environments(settings, measured, times),
-        *_fewer_epochs(settings, parts),
+        *_less_learning(settings, parts),
         *_rarer_evaluation(settings, measured, times),
         Remedy("twice the devices", 1 / (1 - (parts["simulation"] + parts["inference"]) / 2), "simulation and inference are split over them"),
     ]
@@ -65,12 +65,15 @@ def _more_environments(settings: Settings, measured: Measured, times: Times) -> 
     return [Remedy(f"num_envs={number}", whole, f"measured: {measured.rates[number]:,.0f} steps/s; other updates, so learning may differ")]
 
 
-def _fewer_epochs(settings: Settings, parts: dict[str, float]) -> list[Remedy]:
+def _less_learning(settings: Settings, parts: dict[str, float]) -> list[Remedy]:
+    why = "learns less from each step"
+    if settings.algorithm.name != "ppo":
+        return [Remedy(f"algorithm.update_ratio={settings.algorithm.update_ratio / 2:g}", 1 / (1 - parts["learning"] / 2), why)]
     epochs = settings.algorithm.epochs
     if epochs < 2:
         return []
     saved = parts["learning"] * (epochs - epochs // 2) / epochs
-    return [Remedy(f"algorithm.epochs={epochs // 2}", 1 / (1 - saved), "learns less from each step")]
+    return [Remedy(f"algorithm.epochs={epochs // 2}", 1 / (1 - saved), why)]
 
 
 def _rarer_evaluation(settings: Settings, measured: Measured, times: Times) -> list[Remedy]:

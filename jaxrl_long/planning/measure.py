@@ -55,7 +55,7 @@ def measure(settings: Settings, stop: Stop, say: Callable[[str], None]) -> Known
     say("compiles the training program")
     first_s, compile_s, (chunk, state) = _ready(lambda: _built(program, shapes))
     say("measures updates")
-    state, update, transfer_s = _updates(chunk, state, repeats=REPEATS)
+    state, update, transfer_s = _updates(program, chunk, state, repeats=REPEATS)
     learn_s, infer_s = shares.pieces(program, state)
     shares.keep(settings, learn_s, infer_s, update.median)
     say("measures evaluation and saving")
@@ -131,7 +131,7 @@ def _built(program: Program, shapes: TrainState) -> tuple[Any, TrainState]:
         return compiling.result(), state
 
 
-def _updates(chunk: Any, state: TrainState, repeats: int) -> tuple[TrainState, Spread, float]:
+def _updates(program: Program, chunk: Any, state: TrainState, repeats: int) -> tuple[TrainState, Spread, float]:
     """Seconds of one update, and of reading a report; the state a few updates later (the given one is donated)."""
     totals: Any = None
 
@@ -141,7 +141,7 @@ def _updates(chunk: Any, state: TrainState, repeats: int) -> tuple[TrainState, S
         state, totals, _ = jax.block_until_ready(chunk(state, jnp.int32(updates)))
         return state, time.perf_counter() - begin
 
-    state, _ = run(state, 1)
+    state, _ = run(state, program.first_learning)
     state, once_s = run(state, 1)
     updates = max(1, round(PIECE_S / once_s))
     seconds = []
@@ -216,5 +216,5 @@ def rate(settings: Settings) -> float | None:
     chunk = make_chunk(program).lower(shapes, jax.ShapeDtypeStruct((), jnp.int32)).compile()
     if need.state + _workspace(chunk, program) > memory.SAFE * room:
         return None
-    _, update, _ = _updates(chunk, init_state(program, 0), repeats=FEW)
+    _, update, _ = _updates(program, chunk, init_state(program, 0), repeats=FEW)
     return program.steps_per_update / update.median

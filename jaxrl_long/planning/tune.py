@@ -61,8 +61,12 @@ class Tuned:
 
 def describe(settings: Settings) -> str:
     """The searched settings as one would type them."""
-    own = f"num_envs={settings.num_envs} rollout_length={settings.rollout_length} algorithm.minibatches={settings.algorithm.minibatches}"
-    return f"{own} block={settings.block}"
+    own = f"num_envs={settings.num_envs} rollout_length={settings.rollout_length} block={settings.block}"
+    return f"{own} algorithm.minibatches={settings.algorithm.minibatches}" if _has_minibatches(settings) else own
+
+
+def _has_minibatches(settings: Settings) -> bool:
+    return settings.algorithm.name == "ppo"
 
 
 def search(settings: Settings, rate: Rate, say: Callable[[str], None]) -> Tuned:
@@ -71,7 +75,7 @@ def search(settings: Settings, rate: Rate, say: Callable[[str], None]) -> Tuned:
     if before is None:
         raise RunError("the settings that the search would begin with do not fit into memory.")
     best = Tuned(settings, before, before)
-    for move in MOVES:
+    for move in (move for move in MOVES if move is not _minibatches or _has_minibatches(settings)):
         for factor in (2.0, 0.5):
             if _climb(best, move, factor, rate, say):
                 break
@@ -104,8 +108,10 @@ def preset(found: Tuned) -> str:
     settings, day = found.settings, datetime.datetime.now().astimezone().date()
     # In the place of the machine's own file, whose other settings must not get lost.
     before = yaml.safe_load((rules.CONFIGS / "machine" / f"{machine.find_machine()}.yaml").read_text(encoding="utf-8"))
-    own = {"num_envs": settings.num_envs, "rollout_length": settings.rollout_length, "block": settings.block}
-    values = {**before, **own, "algorithm": {**before.get("algorithm", {}), "minibatches": settings.algorithm.minibatches}}
+    own: dict[str, object] = {"num_envs": settings.num_envs, "rollout_length": settings.rollout_length, "block": settings.block}
+    if _has_minibatches(settings):
+        own["algorithm"] = {**before.get("algorithm", {}), "minibatches": settings.algorithm.minibatches}
+    values = {**before, **own}
     return "\n".join(
         [
             "# @package _global_",

@@ -148,15 +148,17 @@ class View:
         taken = jnp.sum(going, axis=1).astype(jnp.int32)
         reward = jnp.sum(discount ** jnp.arange(steps) * going * self.window("reward", place, steps), axis=1)
         last = place.later(self.layout, taken - 1)
-        standing, last_standing = self.standing(place), self.standing(last)
-        hidden, kept = self.final_obs(last, last_standing)
-        end = self.ring.end[last.row, last.env]
-        was_cut = end & TRUNCATED > 0
-        following = self.field("obs", last.later(self.layout, 1))
-        next_obs = jax.tree.map(lambda final, next_row: jnp.where(was_cut[:, None], final, next_row), hidden, following)
-        weight = jnp.where(end & TERMINATED > 0, 0.0, discount**taken)
+        next_obs, kept = self.following(last, self.standing(last))
+        weight = jnp.where(self.ring.end[last.row, last.env] & TERMINATED > 0, 0.0, discount**taken)
         fields = {name: self.field(name, place) for name in self.ring.fields}
-        return Transition(fields, reward, weight, next_obs, standing, kept | ~was_cut)
+        return Transition(fields, reward, weight, next_obs, self.standing(place), kept)
+
+    def following(self, place: Place, standing: Standing) -> tuple[PyTree, Bool[Array, " B"]]:
+        """What these steps led to, before any restart, and whether that is still kept; their next rows must be stored."""
+        hidden, kept = self.final_obs(place, standing)
+        was_cut = self.ring.end[place.row, place.env] & TRUNCATED > 0
+        next_row = self.field("obs", place.later(self.layout, 1))
+        return jax.tree.map(lambda final, row: jnp.where(was_cut[:, None], final, row), hidden, next_row), kept | ~was_cut
 
     def same_episode(self, place: Place, length: int) -> Bool[Array, "B L"]:
         """Which of the rows from each step on belong to its episode, the one that ends it included."""

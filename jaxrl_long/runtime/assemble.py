@@ -1,5 +1,7 @@
 """From settings to the program they mean."""
 
+from typing import Any
+
 import jax
 import numpy as np
 from jax.sharding import Mesh
@@ -12,6 +14,7 @@ from jaxrl_long.envs import registry
 from jaxrl_long.envs.disturbed import disturbed
 from jaxrl_long.envs.simulator import Continuous, Simulator
 from jaxrl_long.envs.vector import VectorEnv
+from jaxrl_long.fields import ConfigError
 from jaxrl_long.learning.distributions import Categorical, Distribution, TanhNormal
 from jaxrl_long.replay.ring import Layout
 from jaxrl_long.trainer import AXIS, Program
@@ -29,7 +32,10 @@ def algorithm(settings: Settings, simulator: Simulator) -> Algorithm:
     """The algorithm that the settings name. To add one: a file in `algorithms/`, and a line here."""
     actions = distribution(simulator)
     if settings.algorithm.name == "sac":
-        return SAC(settings.algorithm, settings.replay, actions, settings.samples_per_update)
+        goals: Any = simulator if hasattr(simulator, "goal_reward") and settings.replay.hindsight else None
+        if goals is not None and settings.algorithm.n_step > 1:
+            raise ConfigError([f"algorithm.n_step={settings.algorithm.n_step} does not go with hindsight. Nearest: algorithm.n_step=1 or replay.hindsight=0."])
+        return SAC(settings.algorithm, settings.replay, actions, settings.samples_per_update, goals)
     return PPO(settings.algorithm, actions)
 
 

@@ -203,7 +203,7 @@ class Experiment:
         gradients = launched.updates * self.program.algorithm.gradient_steps
         if verdict := self.limits.look(row, launched.updates * self.program.steps_per_update, gradients):
             self.stop.ask(*verdict)
-        if state is not None and not self.clock.shares:
+        if state is not None and not self.clock.shares and launched.update >= self.program.first_learning:
             self._measure_shares(state, train_s / launched.updates)
         self.free_since = time.perf_counter() if state is not None else self.free_since
 

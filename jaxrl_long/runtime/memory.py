@@ -80,16 +80,22 @@ def refusal(settings: Settings, need: Need, room: int) -> str | None:
         return None
     text = f"the run's state takes {gigabytes(need.state)}, of which the ring {gigabytes(need.ring)}, but {gigabytes(room)} are free ({SAFE:.0%} may be used)."
     step = settings.samples_per_update
-    least, rows = step * (settings.algorithm.reuse + 1), settings.ring_rows * settings.num_envs
+    least, rows = step * settings.rollouts_least, settings.ring_rows * settings.num_envs
     fitting = int((limit - need.parameters - need.environments) / need.ring * rows) // step * step if need.ring else 0
-    if settings.replay.capacity and fitting >= least:
+    if rows > least and fitting >= least:
         return f"replay.capacity={settings.replay.capacity}: {text} Nearest: replay.capacity={fitting}."
     # With the least ring: what each environment takes of it does not depend on how many there are.
     each = (need.environments + need.ring / rows * least) / settings.num_envs
     nearest = _fitting_envs(settings, int((limit - need.parameters) / each))
-    ring = " with replay.capacity=0" if settings.replay.capacity else ""
+    ring = f" with replay.capacity={_least_ring(settings, nearest)}" if nearest and rows > least else ""
     remedy = f"Nearest: num_envs={nearest}{ring}." if nearest else "A machine with more memory is needed."
     return f"num_envs={settings.num_envs}: {text} {remedy}"
+
+
+def _least_ring(settings: Settings, num_envs: int) -> int:
+    """The smallest `replay.capacity` with that many environments; PPO's own default is that already."""
+    fewer = replace(settings, num_envs=num_envs)
+    return 0 if settings.algorithm.name == "ppo" else fewer.samples_per_update * fewer.rollouts_least
 
 
 def _fitting_envs(settings: Settings, most: int) -> int | None:
