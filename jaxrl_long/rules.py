@@ -204,7 +204,8 @@ def hindsight_looks_at_single_steps(settings: Settings) -> Iterator[str]:
     """What n steps would have paid on the way to another goal is not known."""
     facts, steps = environments().get(settings.env.name), settings.algorithm.n_step
     if facts and facts.goals and settings.algorithm.name == "sac" and settings.replay.hindsight and steps > 1:
-        yield f"algorithm.n_step={steps} does not go with replay.hindsight={show(settings.replay.hindsight)}. Nearest: algorithm.n_step=1 or replay.hindsight=0."
+        share = show(settings.replay.hindsight)
+        yield f"algorithm.n_step={steps} does not go with replay.hindsight={share}. Nearest: algorithm.n_step=1 or replay.hindsight=0."
 
 
 @rule("num_envs", "rollout_length", "algorithm.minibatches", "algorithm.name", "devices")
