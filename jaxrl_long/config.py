@@ -21,7 +21,7 @@ SOURCES = ("pool", "fresh", "archive", "rewind")
 TRACKERS = ("wandb",)
 WANDB_MODES = ("auto", "online", "offline")
 
-SPEED = ("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "deterministic", "restart", "disturb", "algorithm", "replay")
+SPEED = ("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "deterministic", "restart", "disturb", "goals", "algorithm", "replay")
 """What the time of an update depends on, besides the machine: measurements are kept under these."""
 
 # Ages and indices on the device are int32.
@@ -90,6 +90,20 @@ class DisturbSettings:
     """Each episode's masses are multiplied by one number in 1 ± this."""
     friction: float = setting(0.0, low=0, high=0.9)
     """Each episode's friction is multiplied by one number in 1 ± this."""
+
+
+@dataclass
+class GoalSettings:
+    """How *training* meets goals that are seldom reached by chance; evaluation has them as they are. Only for worlds with goals."""
+
+    curriculum: float = setting(0.0, low=0, high=0.99)
+    """Share of the episodes that shall succeed: goals are nearer while fewer do, and farther while more do; 0: as far as usual."""
+    start: float = setting(0.1, above=0, high=1)
+    """How far they are at first, as a share of how far they usually are, and at the least."""
+    pace: float = setting(0.05, above=0, high=1)
+    """How much that share moves once every environment has ended one successful episode more than it should have."""
+    shaping: float = setting(0.0, low=0, high=1e6)
+    """Pay for coming nearer, so much for each unit of distance, in a way that does not change which policy is best. Source: Ng et al. 1999."""
 
 
 @dataclass
@@ -286,6 +300,7 @@ class Settings:
     """Bit-equal runs on a GPU too, at some cost in speed. A CPU is always deterministic."""
     restart: RestartSettings = field(default_factory=RestartSettings)
     disturb: DisturbSettings = field(default_factory=DisturbSettings)
+    goals: GoalSettings = field(default_factory=GoalSettings)
     algorithm: AlgorithmSettings = field(default_factory=AlgorithmSettings)
     replay: ReplaySettings = field(default_factory=ReplaySettings)
     eval: EvalSettings = field(default_factory=EvalSettings)

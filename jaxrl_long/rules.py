@@ -208,6 +208,35 @@ def hindsight_looks_at_single_steps(settings: Settings) -> Iterator[str]:
         yield f"algorithm.n_step={steps} does not go with replay.hindsight={share}. Nearest: algorithm.n_step=1 or replay.hindsight=0."
 
 
+@rule("env.name", "goals.curriculum", "goals.shaping")
+def goals_are_there(settings: Settings) -> Iterator[str]:
+    """A registered world without goals can't have nearer ones; a user's class is asked when it is built."""
+    facts = environments().get(settings.env.name)
+    if facts and not facts.goals:
+        yield from (
+            f"goals.{name}={show(number)}: env={settings.env.name} has no goals. Nearest: goals.{name}=0."
+            for name in ("curriculum", "shaping")
+            if (number := getattr(settings.goals, name))
+        )
+
+
+@rule("goals.curriculum", "restart.source")
+def nearer_goals_come_from_the_pool(settings: Settings) -> Iterator[str]:
+    """Starts that are drawn within the world's steps know nothing of success elsewhere."""
+    if settings.goals.curriculum and settings.restart.source == "fresh":
+        yield f"goals.curriculum={show(settings.goals.curriculum)} does not go with restart.source=fresh. Nearest: restart.source=pool."
+
+
+@rule("goals.shaping", "algorithm.name", "algorithm.lookahead_end", "replay.hindsight")
+def shaping_changes_no_optimum(settings: Settings) -> Iterator[str]:
+    """A potential is neutral at one discount, and what other goals would have paid on the way is not known."""
+    shaping, end = settings.goals.shaping, settings.algorithm.lookahead_end
+    if shaping and end and settings.algorithm.name == "ppo":
+        yield f"goals.shaping={show(shaping)} needs one discount throughout, and algorithm.lookahead_end={show(end)} moves it. Nearest: 0."
+    if shaping and settings.replay.hindsight and settings.algorithm.name == "sac":
+        yield f"goals.shaping={show(shaping)} does not go with replay.hindsight={show(settings.replay.hindsight)}. Nearest: replay.hindsight=0."
+
+
 @rule("num_envs", "rollout_length", "algorithm.minibatches", "algorithm.name", "devices")
 def batch_splits_into_minibatches(settings: Settings) -> Iterator[str]:
     """The samples of each device split evenly into minibatches."""

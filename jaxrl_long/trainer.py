@@ -17,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 from jaxrl_long.algorithms.protocol import Algorithm, Report, Rollout
 from jaxrl_long.envs.archive import drawn, make_archive, remembered
+from jaxrl_long.envs.curriculum import Curriculum
 from jaxrl_long.envs.simulator import SimStep
 from jaxrl_long.envs.vector import EnvState, VectorEnv
 from jaxrl_long.learning.moments import Count, Sum
@@ -52,6 +53,8 @@ class TrainState:
     """Of the whole run; never consumed, only derived from."""
     update: Int[Array, ""]
     """Updates done. Environment steps are update * N * T, counted by the host, whose integers do not overflow."""
+    reach: PyTree = ()
+    """How far goals are, as a share of how far they usually are, []; () where that is always 1."""
     examined: PyTree = ()
     """Where the host keeps the environments of a lasting evaluation when it saves; () while training runs."""
 
@@ -93,6 +96,8 @@ class Program:
     """Moments K of each environment that the archive holds."""
     keep_every: int = 1
     """Updates between two of them."""
+    curriculum: Curriculum | None = None
+    """How far goals are; None: as far as usual."""
 
     @property
     def steps_per_update(self) -> int:
@@ -111,9 +116,13 @@ def update(program: Program, state: TrainState) -> tuple[TrainState, Report, Fau
     state = store(program, state, rollout)
     state, report = improve(program, state, rollout)
     state = observe(program, state, rollout)
-    state = renew_starts(program, state)
+    state = renew_starts(program, move_goals(program, state, summary))
     state = remember_moments(program, state)
-    return replace(state, update=state.update + 1), {**summary, **report, **ages(state.env)}, fault
+    return (
+        replace(state, update=state.update + 1),
+        {**summary, **report, **ages(state.env), **({"goal_reach": state.reach} if program.curriculum else {})},
+        fault,
+    )
 
 
 def collect(program: Program, state: TrainState) -> tuple[TrainState, Rollout, Fault, Report]:
@@ -183,12 +192,20 @@ def observe(program: Program, state: TrainState, rollout: Rollout) -> TrainState
     return replace(state, learner=program.algorithm.observe(state.learner, rollout, AXIS))
 
 
+def move_goals(program: Program, state: TrainState, summary: Report) -> TrainState:
+    """Goals are drawn farther away or nearer from now on."""
+    if program.curriculum is None:
+        return state
+    ended = summary["terminated_count"] + summary["truncated_count"]
+    return replace(state, reach=program.curriculum.moved(state.reach, summary["success_count"], ended, program.num_envs))
+
+
 def renew_starts(program: Program, state: TrainState) -> TrainState:
     """Part of the pool of starts is redrawn, on every device alike."""
     if not program.renew:
         return state
     keys = jax.random.split(derived(state.key, state.update, POOL_STARTS), program.renew)
-    fresh = program.vector.starts(keys)
+    fresh = program.vector.starts(keys, state.reach if program.curriculum else None)
     # Reduced first: a product with the update's number would overflow in a long run.
     slots = (state.update % program.pool * program.renew + jnp.arange(program.renew)) % program.pool
     return replace(state, starts=jax.tree.map(lambda old, new: old.at[slots].set(new), state.starts, fresh))
@@ -276,6 +293,7 @@ def state_specs(state: TrainState) -> TrainState:
         replay=ring_specs(state.replay),
         key=everywhere,
         update=everywhere,
+        reach=jax.tree.map(lambda _: everywhere, state.reach),
     )
 
 
@@ -319,7 +337,8 @@ def _build(program: Program, key: Key[Array, ""], index: Int[Array, " n"]) -> Tr
     env_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(derived(key, 0, FIRST_STARTS), index)
     pool_keys = jax.random.split(derived(key, 0, FIRST_POOL), program.pool)
     # Drawn together: a reset is a large program, and is compiled once here.
-    drawn = program.vector.starts(jnp.concatenate([env_keys, pool_keys]))
+    reach = jnp.float32(program.curriculum.start) if program.curriculum else None
+    drawn = program.vector.starts(jnp.concatenate([env_keys, pool_keys]), reach)
     first, starts = jax.tree.map(lambda leaf: leaf[: index.shape[0]], drawn), jax.tree.map(lambda leaf: leaf[index.shape[0] :], drawn)
     env = program.vector.begin(first, env_keys, index)
     one_obs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), env.obs)
@@ -329,7 +348,7 @@ def _build(program: Program, key: Key[Array, ""], index: Int[Array, " n"]) -> Tr
     fields = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((program.rollout_length, *leaf.shape[1:]), leaf.dtype), one)
     ring = make_ring(program.layout, fields, env.obs, index.shape[0])
     archive = make_archive(env, program.keep) if program.vector.returns else ()
-    return TrainState(learner, env, starts, archive, memory, ring, key, jnp.int32(0))
+    return TrainState(learner, env, starts, archive, memory, ring, key, jnp.int32(0), () if reach is None else reach)
 
 
 def empty_rollout(program: Program, learner: Any, env: EnvState, memory: PyTree) -> Rollout:

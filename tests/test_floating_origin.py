@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -101,7 +102,7 @@ def test_only_free_axes_and_only_sound_positions_are_moved():
 
 
 def test_what_the_inner_world_offers_is_passed_on():
-    world = FloatingOrigin(Slider())
+    world: Any = FloatingOrigin(Slider())
     assert (world.obs_size, world.action, world.dt, world.max_steps) == (1, Continuous(2), 1.0, 77)
     assert world.success(world.reset(KEY).state)
 

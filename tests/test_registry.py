@@ -17,10 +17,10 @@ from jaxrl_long.fields import ConfigError
 from jaxrl_long.rules import environments
 
 
-def test_all_twelve_brax_tasks_and_our_two_are_registered():
+def test_all_twelve_brax_tasks_and_our_own_are_registered():
     brax = {"ant", "halfcheetah", "hopper", "walker2d", "humanoid", "humanoidstandup", "swimmer", "reacher", "pusher"}
     brax |= {"inverted_pendulum", "inverted_double_pendulum", "fast"}
-    assert set(registry.names()) == brax | {"cartpole", "gridworld", "bitflip"}
+    assert set(registry.names()) == brax | {"cartpole", "gridworld", "bitflip", "point_maze", "sparse_reacher", "ant_goal"}
 
 
 @pytest.mark.parametrize("name", registry.names())

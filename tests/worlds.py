@@ -30,7 +30,7 @@ def program(simulator: Any, *, num_envs: int = 8, rollout_length: int = 4, devic
     rows = changes.pop("capacity", rollout_length * (1 + known.get("reuse", 0)))
     replay = ReplaySettings(capacity=rows * num_envs, **{name: changes.pop(name) for name in REPLAY if name in changes})
     settings = Settings(algorithm=replace(SMALL, **known), replay=replay, **sizes)
-    return Program(
+    made = Program(
         vector=VectorEnv(simulator, horizon, **vector),
         algorithm=assemble.algorithm(settings, simulator),
         mesh=assemble.mesh(devices),
@@ -41,7 +41,10 @@ def program(simulator: Any, *, num_envs: int = 8, rollout_length: int = 4, devic
         layout=assemble.layout(settings),
         pool=changes.pop("pool", 4),
         renew=changes.pop("renew", 1),
+        curriculum=changes.pop("curriculum", None),
     )
+    assert not changes, f"no such settings: {', '.join(changes)}"
+    return made
 
 
 def trained(program: Program, updates: int, seed: int = 0) -> tuple[TrainState, dict[str, Any], Any]:

@@ -12,6 +12,7 @@ from flax import struct
 
 from jaxrl_long.config import DisturbSettings
 from jaxrl_long.envs.simulator import Continuous, SimStep, Simulator
+from jaxrl_long.envs.wrapper import Wrapper
 from jaxrl_long.fields import ConfigError, show
 from jaxrl_long.typing import Array, Float, Key, PyTree
 
@@ -30,19 +31,13 @@ class Body:
     """Factor of every friction coefficient."""
 
 
-class Disturbed:
+class Disturbed(Wrapper):
     """Any Simulator, with disturbances drawn from the keys of its resets and steps. `undisturbed` is what it was made of."""
 
     def __init__(self, inner: Any, settings: DisturbSettings) -> None:
         """Wrap `inner`. Raises ConfigError where it can't be disturbed in a way that the settings ask for."""
+        super().__init__(inner)
         self.undisturbed, self._settings = inner, settings
-        self.obs_size, self.action, self.dt = inner.obs_size, inner.action, inner.dt
-        for name in ("max_steps", "at_once"):
-            if hasattr(inner, name):
-                setattr(self, name, getattr(inner, name))
-        for name in ("success", "position"):
-            if hasattr(inner, name):
-                setattr(self, name, self._of_world(getattr(inner, name)))
         self._varies = bool(settings.mass or settings.friction)
         problems = [f"disturb.{name}={show(getattr(settings, name))}: this environment {why}. Leave it at 0." for name, why in _unable(inner, settings)]
         if problems:
@@ -50,13 +45,13 @@ class Disturbed:
 
     def reset(self, key: Key[Array, ""]) -> SimStep:
         """Draw a start and a body."""
-        start = self.undisturbed.reset(key)
+        start = self.inner.reset(key)
         mass, friction = self._drawn_body(jax.random.fold_in(key, BODY))
         return start.replace(state=Body(start.state, mass, friction), obs=self._noisy(start.obs, key))
 
     def step(self, state: Body, action: Any, key: Key[Array, ""]) -> SimStep:
         """Push, act with unsteady muscles, and look with unsteady eyes. Rewards and ends are the world's own."""
-        inner, world = self.undisturbed, state.world
+        inner, world = self.inner, state.world
         if self._varies:
             inner = inner.with_body(state.mass, state.friction)
         if self._settings.push:
@@ -66,9 +61,6 @@ class Disturbed:
             action = jnp.clip(action + self._settings.action * noise, -1.0, 1.0)
         after = inner.step(world, action, key)
         return after.replace(state=Body(after.state, state.mass, state.friction), obs=self._noisy(after.obs, key))
-
-    def _of_world(self, function: Any) -> Any:
-        return lambda state: function(state.world)
 
     def _drawn_body(self, key: Key[Array, ""]) -> tuple[Array, Array]:
         """Factors, uniform around 1."""

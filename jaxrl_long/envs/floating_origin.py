@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxrl_long.envs.simulator import SimStep
+from jaxrl_long.envs.wrapper import Wrapper
 from jaxrl_long.typing import Array, Float, Int, Key, PyTree, typed
 
 CELL = 4.0
@@ -26,7 +27,7 @@ class Floating:
     """Cells along x and y between the true origin and this one: true position = CELL * cell + position. Exact up to 2³¹ cells."""
 
 
-class FloatingOrigin:
+class FloatingOrigin(Wrapper):
     """Any Simulator that has `translates`, `position` and `shift`, kept within half a cell of its origin.
 
     After each step a world that has left ±CELL / 2 is moved back by whole cells. Rewards and observations are those of the
@@ -39,17 +40,9 @@ class FloatingOrigin:
         if missing or not getattr(inner, "translates", ()):
             message = f"{type(inner).__name__} can't have a floating origin: it lacks {', '.join(missing) or 'axes to move along (translates is empty)'}."
             raise ValueError(message)
-        self.inner = inner
-        self.obs_size = inner.obs_size
-        self.action = inner.action
-        self.dt = inner.dt
-        if hasattr(inner, "max_steps"):
-            self.max_steps = inner.max_steps
-        if hasattr(inner, "at_once"):
-            self.at_once = inner.at_once
-        if hasattr(inner, "success"):
-            self.success = lambda state: inner.success(state.world)
-
+        super().__init__(inner)
+        # That of the inner world is where it is in its cell.
+        self.position = self._position
         if hasattr(inner, "push"):
             self.push = lambda state, velocity: state.replace(world=inner.push(state.world, velocity))
         if hasattr(inner, "with_body"):
@@ -67,7 +60,7 @@ class FloatingOrigin:
         offset = -CELL * jnp.append(left, 0).astype(jnp.float32)
         return after.replace(state=Floating(self.inner.shift(after.state, offset), state.cell + left))
 
-    def position(self, state: Floating) -> Float[Array, "3"]:
+    def _position(self, state: Floating) -> Float[Array, "3"]:
         """True position in m, rounded to float32; for exact differences subtract the cells first."""
         local = self.inner.position(state.world)
         return local.at[:2].add(CELL * state.cell.astype(jnp.float32))

@@ -9,12 +9,12 @@ from typing import Any
 from jaxrl_long.config import EnvSettings
 from jaxrl_long.envs.classic import CartPole, GridWorld
 from jaxrl_long.envs.floating_origin import FloatingOrigin
-from jaxrl_long.envs.goals import BitFlip
+from jaxrl_long.envs.goals import BitFlip, PointMaze
 from jaxrl_long.envs.simulator import Continuous, Discrete, Simulator
 from jaxrl_long.fields import ConfigError, closest, show
 from jaxrl_long.rules import USER_CLASS, environments
 
-OURS: dict[str, Callable[..., Any]] = {"cartpole": CartPole, "gridworld": GridWorld, "bitflip": BitFlip}
+OURS: dict[str, Callable[..., Any]] = {"cartpole": CartPole, "gridworld": GridWorld, "bitflip": BitFlip, "point_maze": PointMaze}
 """Registered environments that are not brax's."""
 
 NEEDED = ("reset", "step", "obs_size", "action", "dt")
@@ -55,6 +55,10 @@ def _registered(env: EnvSettings) -> Simulator:
     backend = facts.backends[0] if env.backend == "auto" else env.backend
     if backend not in facts.backends:
         raise ConfigError([f"env.backend={backend} is not supported by env={env.name}. Supported: {', '.join(facts.backends)}."])
+    if facts.goals:
+        from jaxrl_long.envs import goal_tasks
+
+        return _built(env, goal_tasks.TASKS[env.name], {"backend": backend, **env.options})
     from jaxrl_long.envs.brax import BraxSimulator
 
     return _built(env, BraxSimulator, {"name": env.name, "backend": backend, "options": env.options})

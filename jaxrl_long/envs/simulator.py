@@ -47,7 +47,8 @@ class Simulator(Protocol):
     `at_once: int` how many copies may be stepped or reset at once on a device (0: any number; what needs it: BATCH_WORK in `envs/brax.py`);
     `max_steps: int` an inner time limit that cannot be switched off (a longer horizon is refused);
     `success(state) -> Bool[Array, ""]` whether the task is solved in this state;
-    `achieved(obs)`, `with_goal(obs, goal)` and `goal_reward(achieved, goal)` of a world that pursues goals, for hindsight (see `replay/hindsight.py`).
+    `achieved(obs)`, `desired(obs)`, `with_goal(obs, goal)` and `goal_reward(achieved, goal)` of a world that pursues goals, for hindsight and
+    shaping (see `replay/hindsight.py`), and `nearer(reach) -> Simulator`, the same world with goals that are a share as far (`Curriculum`).
     """
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -131,9 +132,10 @@ class VectorEnv:
         """How many environments the simulator lets be stepped together; 0: all."""
         return getattr(self.simulator, "at_once", 0)
 
-    def starts(self, keys: Key[Array, " M"]) -> SimStep:
-        """M freshly drawn start states, every leaf [M, ...]."""
-        return each(self.simulator.reset, self.at_once, keys)
+    def starts(self, keys: Key[Array, " M"], reach: Float[Array, ""] | None = None) -> SimStep:
+        """M freshly drawn start states, every leaf [M, ...]; with `reach`, their goals are that share as far as usual."""
+        simulator: Any = self.simulator
+        return each((simulator if reach is None else simulator.nearer(reach)).reset, self.at_once, keys)
 
     def begin(self, start: SimStep, keys: Key[Array, " N"], index: Int[Array, " N"]) -> EnvState:
         """N environments at these starts. With `stagger`, first deadlines are spread evenly at random, so that ends do not coincide."""

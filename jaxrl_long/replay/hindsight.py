@@ -23,6 +23,10 @@ class Goals(Protocol):
         """What has been reached, in the form of a goal."""
         ...
 
+    def desired(self, obs: PyTree) -> Float[Array, "... G"]:
+        """What is to be reached."""
+        ...
+
     def with_goal(self, obs: PyTree, goal: Float[Array, "... G"]) -> PyTree:
         """The observation as it were with this goal."""
         ...

@@ -11,11 +11,14 @@ from jaxrl_long.algorithms.protocol import Algorithm
 from jaxrl_long.algorithms.sac import SAC
 from jaxrl_long.config import Settings
 from jaxrl_long.envs import registry
+from jaxrl_long.envs.curriculum import Curriculum
 from jaxrl_long.envs.disturbed import disturbed
+from jaxrl_long.envs.shaped import Shaped
 from jaxrl_long.envs.simulator import Continuous, Simulator
 from jaxrl_long.envs.vector import VectorEnv
-from jaxrl_long.fields import ConfigError
+from jaxrl_long.fields import ConfigError, show
 from jaxrl_long.learning.distributions import Categorical, Distribution, TanhNormal
+from jaxrl_long.learning.returns import lookahead_discount
 from jaxrl_long.replay.ring import Layout
 from jaxrl_long.trainer import AXIS, Program
 
@@ -69,7 +72,20 @@ def block_size(asked: int, per_device: int, platform: str, at_once: int = 0) -> 
 
 def simulator(settings: Settings) -> Simulator:
     """The world that training runs in."""
-    return disturbed(registry.make(settings.env, settings.horizon), settings.disturb)
+    world = disturbed(registry.make(settings.env, settings.horizon), settings.disturb)
+    if not settings.goals.shaping:
+        return world
+    return Shaped(world, settings.goals.shaping, lookahead_discount(float(settings.algorithm.lookahead), settings.algorithm.discount))
+
+
+def curriculum(settings: Settings, world: Simulator) -> Curriculum | None:
+    """How far goals are in training. Raises ConfigError where there are none."""
+    goals = settings.goals
+    if not goals.curriculum:
+        return None
+    if not hasattr(world, "nearer"):
+        raise ConfigError([f"goals.curriculum={show(goals.curriculum)}: this environment has no goals that could be nearer. Leave it at 0."])
+    return Curriculum(goals.curriculum, goals.start, goals.pace)
 
 
 def program(settings: Settings) -> Program:
@@ -91,4 +107,5 @@ def program(settings: Settings) -> Program:
         renew=min(restart.renew, restart.pool),
         keep=restart.keep,
         keep_every=max(1, restart.spacing // settings.rollout_length),
+        curriculum=curriculum(settings, world),
     )

@@ -10,6 +10,7 @@ from jaxrl_long.runtime.evaluation import Snapshot
 
 PPO = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "explained_variance", "learning_rate", "grad_norm", "value_std")
 SAC = ("temperature", "value_mean", "reward_rms")
+GOALS = ("goal_reach",)
 """Beside those of PPO's that it has too."""
 
 
@@ -49,7 +50,7 @@ def training_row(number: dict[str, int | float], update: int, updates: int, step
         "rewinds": number["returned_count"],
         "faults": number["fault_count"],
         "skipped_minibatches": int(number.get("skipped_count", 0)),
-        **{name: number[name] for name in (*PPO, *SAC) if name in number},
+        **{name: number[name] for name in (*PPO, *SAC, *GOALS) if name in number},
     }
     if has_success:
         row["success_rate"] = number["success_count"] / ended if ended else None
