@@ -1,5 +1,6 @@
 """The typed settings tree. Knows no jax: a wrong setting is refused before jax or brax is imported."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ ROUNDED: dict[str, tuple[str, ...]] = {"obs": CODECS, "action": CODECS, "choice"
 All others decide what is learnt, and stay as they are."""
 RING = 1_000_000
 """Transitions that an algorithm which learns from the ring alone keeps by default."""
+BYTES = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 PRECISIONS = ("default", "high", "highest")
 SOURCES = ("pool", "fresh", "archive", "rewind")
 TRACKERS = ("wandb",)
@@ -179,7 +181,12 @@ class ReplaySettings:
     """The on-device ring of the latest steps."""
 
     capacity: int = setting(0, low=0, high=MAX_INT32)
-    """Transitions kept, over all environments; 0: what PPO reads (reuse + 1 rollouts), or a million."""
+    """Transitions kept, over all environments; 0: as `memory` says, or what PPO reads (reuse + 1 rollouts), or a million."""
+    memory: str = ""
+    """With capacity=0, as many transitions as fit into so much memory, such as 4GB; auto: into half of what is free when the run begins."""
+    save: bool = True
+    """Save them with each checkpoint. false: smaller and quicker checkpoints, but who resumes starts with an empty ring, fills it before
+    learning from it, and does not get exactly the same run."""
     codec: str = "float32"
     """How observations and actions are stored: float32, bfloat16, float16, int8 or delta; or by field, as obs:int8,action:bfloat16."""
     begin: int = setting(10_000, low=1, high=MAX_INT32, only="sac")
@@ -192,6 +199,19 @@ class ReplaySettings:
     """Where the world has goals: share of the drawn steps whose goal becomes what was reached later. Source: Andrychowicz et al. 2017, arXiv:1707.01495."""
     hindsight_discount: float = setting(1.0, above=0, high=1, only="sac")
     """How much likelier a goal is than one reached a step later; 1: any of the episode is as likely as another."""
+
+    def memory_bytes(self) -> float | None:
+        """Bytes that `memory` allows; None where it does not say how many. Raises ValueError with the rest of a sentence that starts with the value."""
+        if self.memory in ("", "auto"):
+            return None
+        number, unit = self.memory[:-2], self.memory[-2:]
+        try:
+            size = float(number) * BYTES[unit]
+        except (ValueError, KeyError):
+            size = 0.0
+        if not 0 < size < math.inf:
+            raise ValueError(f"is no size. Write it as 500MB or 4GB ({', '.join(BYTES)}), or auto.")
+        return size
 
     def codecs(self) -> dict[str, str]:
         """The codec of each field that is not exact. Raises ValueError with the rest of a sentence that starts with the value."""

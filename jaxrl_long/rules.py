@@ -178,6 +178,15 @@ def drawn_batch_splits_over_devices(settings: Settings) -> Iterator[str]:
         yield f"algorithm.batch={batch} can't be split over devices={devices}. Nearest: {nearest_multiples(devices, batch, 2**20)}."
 
 
+@rule("replay.memory")
+def memory_is_a_size(settings: Settings) -> Iterator[str]:
+    """Bytes with a unit, or auto."""
+    try:
+        settings.replay.memory_bytes()
+    except ValueError as error:
+        yield f"replay.memory={show(settings.replay.memory)} {error}"
+
+
 @rule("replay.codec")
 def codecs_fit_their_fields(settings: Settings) -> Iterator[str]:
     """Known codecs, and none for what must stay exact."""

@@ -371,6 +371,22 @@ def init_state(program: Program, seed: int) -> TrainState:
     return jax.jit(sharded)(jax.random.key(seed), jnp.arange(program.num_envs))
 
 
+def without_ring(state: TrainState) -> TrainState:
+    """What a checkpoint holds with `replay.save=false`."""
+    nothing: Any = ()
+    return replace(state, replay=nothing)
+
+
+def empty_ring(program: Program) -> Ring:
+    """The ring before the first update, built where it will live."""
+    specs = state_specs(state_shapes(program)).replay
+    # Of the whole state nothing else is computed: the compiler leaves it out.
+    sharded = jax.shard_map(
+        lambda index: _build(program, jax.random.key(0), index).replay, mesh=program.mesh, in_specs=P(AXIS), out_specs=specs, check_vma=False
+    )
+    return jax.jit(sharded)(jnp.arange(program.num_envs))
+
+
 Totals = dict[str, Count | Sum]
 """What the updates of a chunk reported, added up: integers exactly, the rest compensated."""
 

@@ -1,5 +1,6 @@
 """Worlds with goals: what they say of them, how far they are, and what is paid on the way."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -153,7 +154,7 @@ class Pit(PointMaze):
     """Ends with the first step."""
 
     def step(self, state, action, key):
-        return super().step(state, action, key).replace(terminated=jnp.bool_(True))
+        return replace(super().step(state, action, key), terminated=jnp.bool_(True))
 
 
 def test_nothing_is_left_of_the_way_where_the_world_has_ended():

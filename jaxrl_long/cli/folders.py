@@ -24,6 +24,9 @@ def stored_for(settings: Any, named: Settings | None) -> Settings | None:
     stored = named
     if stored is None and settings.run_dir and (Path(settings.run_dir) / SETTINGS_FILE).exists():
         stored = load_settings(settings.run_dir)
+    if stored is not None and settings.replay.memory and not settings.replay.capacity and settings.replay.memory == stored.replay.memory:
+        # A run that has chosen the size of its ring keeps it, however much is free now.
+        settings.replay.capacity = stored.replay.capacity
     if stored is not None and (problems := continuation_problems(stored, settings)):
         raise ConfigError(problems)
     return stored

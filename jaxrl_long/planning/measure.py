@@ -21,7 +21,7 @@ from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.evaluation import EvalState, make_evaluator
 from jaxrl_long.runtime.process import started
 from jaxrl_long.runtime.stop import Stop
-from jaxrl_long.trainer import Program, TrainState, init_state, make_chunk, state_shapes
+from jaxrl_long.trainer import Program, TrainState, init_state, make_chunk, state_shapes, without_ring
 
 REPEATS = 7
 FEW = 3
@@ -47,6 +47,7 @@ def measure(settings: Settings, stop: Stop, say: Callable[[str], None]) -> Known
     Raises:
         ConfigError: the run would not fit into memory; nothing has been allocated then.
     """
+    settings = footprint.settled(settings)
     program = assemble.program(settings)
     shapes = state_shapes(program)
     footprint.require(settings, program, shapes)
@@ -61,7 +62,7 @@ def measure(settings: Settings, stop: Stop, say: Callable[[str], None]) -> Known
     say("measures evaluation and saving")
     evaluation_compile_s, evaluation = _evaluation(program, settings, state)
     host_bytes = _peak_bytes()
-    save, final_save_s = _saving(state, stop)
+    save, final_save_s = _saving(state if settings.replay.save else without_ring(state), stop)
     workspace = _workspace(chunk, program)
     rates = {settings.num_envs: program.steps_per_update / update.median}
     for other in bracket(settings):
@@ -83,7 +84,7 @@ def measure(settings: Settings, stop: Stop, say: Callable[[str], None]) -> Known
         save=save,
         final_save_s=final_save_s,
         transfer_s=transfer_s,
-        checkpoint_bytes=need.state - need.parameters + need.parameters // program.mesh.size,
+        checkpoint_bytes=need.environments + (need.ring if settings.replay.save else 0) + need.parameters // program.mesh.size,
         workspace_bytes=workspace,
         host_bytes=host_bytes,
         rates=dict(sorted(rates.items())),

@@ -26,7 +26,7 @@ from jaxrl_long.runtime.stop import Stop
 from jaxrl_long.runtime.tracking import MetricsFile, make_trackers
 from jaxrl_long.runtime.tracking.jsonl import clean
 from jaxrl_long.stored import save_settings
-from jaxrl_long.trainer import Fault, Totals, TrainState, init_state, make_chunk, read, state_shapes
+from jaxrl_long.trainer import Fault, Totals, TrainState, empty_ring, init_state, make_chunk, read, state_shapes, without_ring
 
 STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 """What the system says when a disk is full, read-only, forbidden or broken."""
@@ -55,7 +55,7 @@ def train(settings: Settings, stop: Stop, view: View, started: float) -> int:
         with Lock(folder.lock) as lock:
             if lock.stale:
                 view.say(lock.stale)
-            return Experiment(settings, folder, stop, view, started).run()
+            return Experiment(footprint.settled(settings), folder, stop, view, started).run()
     except OSError as error:
         if error.errno not in STORAGE:
             raise
@@ -141,13 +141,16 @@ class Experiment:
 
     def _restore(self, shapes: TrainState) -> TrainState:
         # Examined environments may lie there, of these settings of the evaluation or of others.
-        state, host = self.checkpoints.restore(self.update, shapes, beside=".examined")
+        keeps = self.settings.replay.save
+        state, host = self.checkpoints.restore(self.update, shapes if keeps else without_ring(shapes), beside=".examined")
         self.clock = Clock(**host["clock"])
         self.schedule.chunk = self.schedule.chunk or host["chunk"]
         self.tracker_ids, self.dumped, self.row, self.best = host["trackers"], host["dumped"], host["row"], host.get("best")
         self.limits = Limits(self.settings.stop, host.get("limits"))
         self.view.say(f"goes on from update {self.update} ({self.update * self.program.steps_per_update:,} steps).")
-        return state
+        if not keeps:
+            self.view.say("the ring was not saved (replay.save=false): it is filled anew, and this is not exactly the run that was interrupted.")
+        return state if keeps else replace(state, replay=empty_ring(self.program))
 
     def _examined(self) -> Any:
         """The environments of the lasting evaluation: those of the checkpoint, or fresh ones where it has none like these."""
@@ -248,7 +251,7 @@ class Experiment:
         clock = vars(self.clock) | {"before_s": self.clock.before_s + time.time() - self.started}
         host = {"clock": clock, "chunk": self.schedule.chunk, "trackers": self.tracker_ids, "dumped": self.dumped, "row": clean(self.row)}
         host |= {"best": self.best, "limits": self.limits.memory}
-        state = replace(state, examined=self.examined)
+        state = replace(state if self.settings.replay.save else without_ring(state), examined=self.examined)
         self.checkpoints.save(self.update, self.update * self.program.steps_per_update, state, host, score=self.score, block=block)
         self.saved = self.update
         return None
