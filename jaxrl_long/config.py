@@ -18,18 +18,34 @@ All others decide what is learnt, and stay as they are."""
 RING = 1_000_000
 """Transitions that an algorithm which learns from the ring alone keeps by default."""
 BYTES = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+ARCHIVED = 16
+"""Rollouts that the ring holds at the least when all of them go to disk: they are fetched that many at a time."""
 PRECISIONS = ("default", "high", "highest")
 SOURCES = ("pool", "fresh", "archive", "rewind")
 TRACKERS = ("wandb",)
 WANDB_MODES = ("auto", "online", "offline")
 
-SPEED = ("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "deterministic", "restart", "disturb", "goals", "algorithm", "replay")
+SPEED = (
+    *("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "deterministic"),
+    *("restart", "disturb", "goals", "algorithm", "replay", "archive"),
+)
 """What the time of an update depends on, besides the machine: measurements are kept under these."""
 
 # Ages and indices on the device are int32.
 MAX_INT32 = 2**31 - 1
 MAX_ENVS = 2**20
 MAX_STEPS = 10**15
+
+
+def size_in_bytes(text: str, otherwise: str = "") -> float:
+    """`500MB` as a number. Raises ValueError with the rest of a sentence that starts with the value."""
+    try:
+        size = float(text[:-2]) * BYTES[text[-2:]]
+    except (ValueError, KeyError):
+        size = 0.0
+    if not 0 < size < math.inf:
+        raise ValueError(f"is no size. Write it as 500MB or 4GB ({', '.join(BYTES)}){otherwise}.")
+    return size
 
 
 @dataclass
@@ -202,16 +218,7 @@ class ReplaySettings:
 
     def memory_bytes(self) -> float | None:
         """Bytes that `memory` allows; None where it does not say how many. Raises ValueError with the rest of a sentence that starts with the value."""
-        if self.memory in ("", "auto"):
-            return None
-        number, unit = self.memory[:-2], self.memory[-2:]
-        try:
-            size = float(number) * BYTES[unit]
-        except (ValueError, KeyError):
-            size = 0.0
-        if not 0 < size < math.inf:
-            raise ValueError(f"is no size. Write it as 500MB or 4GB ({', '.join(BYTES)}), or auto.")
-        return size
+        return None if self.memory in ("", "auto") else size_in_bytes(self.memory, ", or auto")
 
     def codecs(self) -> dict[str, str]:
         """The codec of each field that is not exact. Raises ValueError with the rest of a sentence that starts with the value."""
@@ -229,6 +236,22 @@ class ReplaySettings:
             raise ValueError("is neither one codec nor a list such as obs:int8,action:bfloat16.")
         chosen = {name: whole[0] if whole[0] in allowed else "bfloat16" for name, allowed in ROUNDED.items()} if whole else by_field
         return {name: codec for name, codec in chosen.items() if codec != "float32"}
+
+
+@dataclass
+class ArchiveSettings:
+    """Every step of training on disk, in the run's folder `archive`; `python -m jaxrl_long.archive` looks at it."""
+
+    enabled: bool = False
+    """Keep it."""
+    limit: str = ""
+    """Most that it takes, such as 50GB: the oldest steps go first; empty: no limit."""
+    codec: str = setting("float32", choices=CAST)
+    """How observations and actions are written. Rewards and ends are never rounded."""
+
+    def limit_bytes(self) -> float:
+        """`limit` in bytes, 0 for none. Raises ValueError with the rest of a sentence that starts with the value."""
+        return size_in_bytes(self.limit) if self.limit else 0.0
 
 
 @dataclass
@@ -323,6 +346,7 @@ class Settings:
     goals: GoalSettings = field(default_factory=GoalSettings)
     algorithm: AlgorithmSettings = field(default_factory=AlgorithmSettings)
     replay: ReplaySettings = field(default_factory=ReplaySettings)
+    archive: ArchiveSettings = field(default_factory=ArchiveSettings)
     eval: EvalSettings = field(default_factory=EvalSettings)
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
     stop: StopSettings = field(default_factory=StopSettings)
@@ -359,7 +383,8 @@ class Settings:
     @property
     def rollouts_needed(self) -> int:
         """Rollouts that the ring holds by default: the least for PPO, or enough for RING transitions."""
-        return self.rollouts_least if self.algorithm.name == "ppo" else max(self.rollouts_least, -(-RING // self.samples_per_update))
+        wanted = 0 if self.algorithm.name == "ppo" else -(-RING // self.samples_per_update)
+        return max(self.rollouts_least, wanted, ARCHIVED if self.archive.enabled else 0)
 
     @property
     def rollouts_least(self) -> int:
@@ -371,7 +396,7 @@ class Settings:
     @property
     def ring_cuts(self) -> int:
         """Latest cuts of each environment whose final observations the ring keeps: as many as there are in it, and some."""
-        if self.algorithm.name == "ppo":
+        if self.algorithm.name == "ppo" and not self.archive.enabled:
             return 0
         interval = min(self.horizon, self.restart.every or self.horizon)
         often = 3 if self.restart.random else 1

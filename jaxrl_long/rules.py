@@ -187,6 +187,15 @@ def memory_is_a_size(settings: Settings) -> Iterator[str]:
         yield f"replay.memory={show(settings.replay.memory)} {error}"
 
 
+@rule("archive.limit")
+def limit_is_a_size(settings: Settings) -> Iterator[str]:
+    """Bytes with a unit."""
+    try:
+        settings.archive.limit_bytes()
+    except ValueError as error:
+        yield f"archive.limit={show(settings.archive.limit)} {error}"
+
+
 @rule("replay.codec")
 def codecs_fit_their_fields(settings: Settings) -> Iterator[str]:
     """Known codecs, and none for what must stay exact."""

@@ -138,6 +138,10 @@ class PPO:
             "cut_value": jnp.where(rollout.truncated, cut, 0.0),
         }
 
+    def action(self, fields: dict[str, PyTree]) -> Array:
+        """What the environments got in rows of the ring."""
+        return self.distribution.action(fields["choice"])
+
     def observe(self, learner: PPOLearner, rollout: Rollout, axis: str | None) -> PPOLearner:
         """Observation moments move last: `improve` must see the inputs that `act` saw."""
         rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rollout.obs)

@@ -77,6 +77,10 @@ class Algorithm(Protocol):
         """What of a rollout the ring keeps, leaves [T, N, ...]."""
         ...
 
+    def action(self, fields: dict[str, PyTree]) -> Array:
+        """What the environments got in rows of the ring."""
+        ...
+
     def improve(
         self, learner: Any, rollout: Rollout, replay: View, key: Key[Array, ""], progress: Float[Array, ""], axis: str | None
     ) -> tuple[Any, Ring, Report]:

@@ -125,6 +125,10 @@ class SAC:
         del learner
         return {"obs": rollout.obs, "action": self.distribution.action(rollout.choice), "reward": rollout.reward}
 
+    def action(self, fields: dict[str, PyTree]) -> Array:
+        """What the environments got in rows of the ring."""
+        return fields["action"]
+
     def observe(self, learner: SACLearner, rollout: Rollout, axis: str | None) -> SACLearner:
         """The learner whose moments have seen the rollout."""
         rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rollout.obs)

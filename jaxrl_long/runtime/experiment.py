@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxrl_long.config import Settings
 from jaxrl_long.fields import RunError, to_plain
 from jaxrl_long.runtime import assemble, devices, faults, footprint, shares
+from jaxrl_long.runtime.archiving import Archiving
 from jaxrl_long.runtime.checkpoint import CheckpointError, Checkpoints
 from jaxrl_long.runtime.evaluation import make_evaluator
 from jaxrl_long.runtime.folder import Lock, RunFolder, provenance, record, write_atomically
@@ -101,14 +102,24 @@ class Experiment:
         self._describe()
         state = self._prepare()
         self.tracker_ids = self.trackers.start(self.folder.path.name, to_plain(self.settings), self.folder.path, self.tracker_ids)
-        state = self._train(state)
-        self._save(state, block=True)
+        with self._archiving() as self.archiving:
+            state = self._train(state)
+            self._save(state, block=True)
         done = self.update >= self.schedule.total
         summary = {**self.row, "finished": done, "stopped_by": self.stop.reason}
         write_atomically(self.folder.path / "summary.json", json.dumps(clean(summary), indent=1))
         self.trackers.finish(summary)
         self._say_end(done)
         return 0 if done else self.stop.exit_code
+
+    def _archiving(self) -> Archiving:
+        """Who takes the steps to disk, from here on."""
+        asked = self.settings.archive
+        if not asked.enabled:
+            return Archiving.off()
+        self.schedule.most = self.program.layout.segments
+        about = {"env": self.settings.env.name, "rollout_length": self.settings.rollout_length, "seed": self.settings.seed}
+        return Archiving(self.program, self.shapes, self.folder.archive, self.update, asked, about, self.view.say)
 
     def _describe(self) -> None:
         """Write down what runs here, and say what is going to happen."""
@@ -169,6 +180,8 @@ class Experiment:
         while self.update < self.schedule.total and not self.stop.poll():
             end = self.schedule.next(self.update)
             state, totals, fault = self.chunk(state, jnp.int32(end - self.update))
+            # Before the next chunk takes the state over.
+            self.archiving.take(state.replay, end - self.update)
             self.stop.something_to_save()
             self.checkpoints.raise_failure()
             if pending:
@@ -251,6 +264,8 @@ class Experiment:
         clock = vars(self.clock) | {"before_s": self.clock.before_s + time.time() - self.started}
         host = {"clock": clock, "chunk": self.schedule.chunk, "trackers": self.tracker_ids, "dumped": self.dumped, "row": clean(self.row)}
         host |= {"best": self.best, "limits": self.limits.memory}
+        # Whoever goes on from here finds all steps before it on disk.
+        self.archiving.flush()
         state = replace(state if self.settings.replay.save else without_ring(state), examined=self.examined)
         self.checkpoints.save(self.update, self.update * self.program.steps_per_update, state, host, score=self.score, block=block)
         self.saved = self.update

@@ -34,6 +34,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
         self.stop = self.path / "STOP"
         self.evaluations = self.path / "evaluations"
+        self.archive = self.path / "archive"
         self.endurance = self.path / "endurance.jsonl"
         self.lock = self.path / "lock"
 

@@ -1,0 +1,169 @@
+"""Training's way to the archive on disk: steps are copied out of the ring after each chunk, and written by a thread while the next one runs."""
+
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_long.config import ArchiveSettings
+from jaxrl_long.replay.ring import TERMINATED, TRUNCATED, Ring, earlier
+from jaxrl_long.runtime.disk import Rows, Writer
+from jaxrl_long.trainer import Program, TrainState
+from jaxrl_long.typing import PyTree
+
+WAITING = 2
+"""Chunks that may wait for the disk before training waits with them."""
+
+
+class Steps(NamedTuple):
+    """The newest R rows of a ring, copied; leaves [R, N, ...]."""
+
+    fields: dict[str, PyTree]
+    end: Any
+    """uint8, as in the ring."""
+    episode: Any
+    """[N] Number of each environment's episode at the first row."""
+    cut: Any
+    """[N] Cuts before it."""
+    age: Any
+    """[N] Age at it."""
+    finals: Any
+    """The ring's table of final observations."""
+
+
+class Archiving:
+    """One thread that writes, and a queue of chunks to it. What goes wrong with the disk ends archiving, never training."""
+
+    def __init__(
+        self, program: Program, shapes: TrainState, folder: Path, update: int, asked: ArchiveSettings, about: Mapping[str, Any], say: Callable[[str], None]
+    ) -> None:
+        """Go on from `update` in `folder`, or begin there."""
+        self._say = say
+        self._taken = jax.jit(partial(newest, program, asked.codec), static_argnums=1)
+        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(WAITING)
+        self._failed = False
+        one = jax.eval_shape(lambda ring: newest(program, asked.codec, ring, 1), shapes.replay)
+        fields = {name: np.zeros((1, *leaf.shape[1:]), leaf.dtype) for name, leaf in named(one.fields).items()}
+        self._writer: Any = None
+        self._guarded(lambda: setattr(self, "_writer", Writer(folder, program.num_envs, fields, update * program.rollout_length, about, asked.limit_bytes())))
+        self._thread = threading.Thread(target=self._work, name="archive", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def off(cls) -> "Archiving":
+        """One that does nothing."""
+        return _Off()
+
+    def take(self, ring: Ring, updates: int) -> None:
+        """Let the newest rollouts be written. Waits only for a disk that is slower than training."""
+        if not self._failed:
+            steps = self._taken(ring, updates)
+            self._queue.put(lambda: self._append(steps))
+
+    def flush(self) -> None:
+        """Wait until everything that was taken is on disk."""
+        done = threading.Event()
+
+        def last() -> None:
+            try:
+                if self._writer is not None:
+                    self._writer.flush()
+            finally:
+                done.set()
+
+        if not self._failed:
+            self._queue.put(last)
+            done.wait()
+
+    def __enter__(self) -> "Archiving":
+        """For the time of training."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Write what was taken, and end the thread."""
+        if error is None:
+            self.flush()
+        self._queue.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (task := self._queue.get()) is not None:
+            self._guarded(task)
+
+    def _guarded(self, task: Callable[[], Any]) -> None:
+        if self._failed and task.__name__ != "last":
+            return
+        try:
+            task()
+        # Whatever a library says of a full or broken disk.
+        except Exception as error:
+            if not self._failed:
+                self._failed = True
+                first = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+                self._say(f"archiving has stopped, training goes on: {first}")
+
+    def _append(self, steps: Steps) -> None:
+        on_host = jax.device_get(steps)
+        self._writer.append(named(on_host.fields), on_host.end, on_host.episode, on_host.age, cut_observations(on_host))
+
+
+class _Off(Archiving):
+    """Does nothing."""
+
+    def __init__(self) -> None:
+        pass
+
+    def take(self, ring: Ring, updates: int) -> None:
+        """Nothing."""
+
+    def flush(self) -> None:
+        """Nothing."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Nothing."""
+
+
+def newest(program: Program, codec: str, ring: Ring, rollouts: int) -> Steps:
+    """Copies of the newest rows, decoded."""
+    layout = program.layout
+
+    def one(back: Any) -> tuple[dict[str, PyTree], Any]:
+        rows = earlier(ring, layout, back)
+        floats = {"obs": rows["obs"], "action": program.algorithm.action(rows)}
+        rounded = jax.tree.map(lambda leaf: leaf.astype(codec) if leaf.dtype == jnp.float32 else leaf, floats)
+        exact = {name: rows[name] for name in ("reward", "age") if name in rows}
+        return rounded | exact, (rows["terminated"] * TERMINATED + rows["truncated"] * TRUNCATED).astype(jnp.uint8)
+
+    fields, end = jax.lax.map(one, jnp.arange(rollouts - 1, -1, -1))
+    fields, end = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (fields, end))
+    first = (ring.cursor // layout.length - rollouts) % layout.segments
+    return Steps(fields, end, ring.before.episode[first], ring.before.cut[first], ring.age[first], ring.finals)
+
+
+def named(fields: Mapping[str, PyTree]) -> Rows:
+    """Each array of the fields by a name of its own: entries of a mapping are named `obs.camera`."""
+    found = {}
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            found |= {f"{name}.{entry}": leaf for entry, leaf in value.items()}
+        else:
+            found[name] = value
+    return found
+
+
+def cut_observations(steps: Steps) -> tuple[np.ndarray, Rows]:
+    """What truncated episodes led to, as far as the ring still had it: places [K, 2] (row, environment), and observations [K, ...]."""
+    place = np.argwhere(steps.end == TRUNCATED)
+    number = steps.cut + np.cumsum(steps.end == TRUNCATED, axis=0) - 1
+    cut = number[place[:, 0], place[:, 1]]
+    slot = cut % steps.finals.cut.shape[0]
+    kept = steps.finals.cut[slot, place[:, 1]] == cut
+    obs = named({"obs": steps.finals.obs})
+    return place[kept], {name: leaf[slot[kept], place[kept, 1]] for name, leaf in obs.items()}
