@@ -249,6 +249,11 @@ class ArchiveSettings:
     codec: str = setting("float32", choices=CAST)
     """How observations and actions are written. Rewards and ends are never rounded."""
 
+    share: float = setting(0.0, low=0, high=0.9, only="sac")
+    """Share of each batch that is drawn from it, from before what the ring holds."""
+    lend: int = setting(4096, low=1, high=2**24, only="sac")
+    """Transitions that are fetched for it at a time, once for each report."""
+
     def limit_bytes(self) -> float:
         """`limit` in bytes, 0 for none. Raises ValueError with the rest of a sentence that starts with the value."""
         return size_in_bytes(self.limit) if self.limit else 0.0

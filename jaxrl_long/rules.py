@@ -187,6 +187,21 @@ def memory_is_a_size(settings: Settings) -> Iterator[str]:
         yield f"replay.memory={show(settings.replay.memory)} {error}"
 
 
+@rule("archive.enabled", "archive.share", "archive.lend", "algorithm.name", "env.name", "replay.hindsight", "devices")
+def archive_lends_what_it_has(settings: Settings) -> Iterator[str]:
+    """Only an archive that is kept can be drawn from, in equal parts by every device; and its goals stay as they were."""
+    share, facts = settings.archive.share, environments().get(settings.env.name)
+    if not share or settings.algorithm.name != "sac":
+        return
+    if not settings.archive.enabled:
+        yield f"archive.share={show(share)} needs an archive. Nearest: archive.enabled=true or archive.share=0."
+    if facts and facts.goals and settings.replay.hindsight:
+        yield f"archive.share={show(share)} does not go with replay.hindsight={show(settings.replay.hindsight)}. Nearest: replay.hindsight=0."
+    if settings.archive.lend % (settings.devices or 1):
+        near = nearest_multiples(settings.devices, settings.archive.lend, 2**24)
+        yield f"archive.lend={settings.archive.lend} can't be split over devices={settings.devices}. Nearest: {near}."
+
+
 @rule("archive.limit")
 def limit_is_a_size(settings: Settings) -> Iterator[str]:
     """Bytes with a unit."""

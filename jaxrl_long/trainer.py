@@ -98,6 +98,8 @@ class Program:
     """Updates between two of them."""
     curriculum: Curriculum | None = None
     """How far goals are; None: as far as usual."""
+    lent: int = 0
+    """Transitions from the archive on disk that a chunk is lent, over all devices."""
 
     @property
     def steps_per_update(self) -> int:
@@ -110,11 +112,11 @@ class Program:
         return -(-max(self.layout.begin, self.layout.window) // self.rollout_length)
 
 
-def update(program: Program, state: TrainState) -> tuple[TrainState, Report, Fault]:
-    """One cycle on one device's share of the environments."""
+def update(program: Program, state: TrainState, lent: PyTree = ()) -> tuple[TrainState, Report, Fault]:
+    """One cycle on one device's share of the environments, and of what the archive on disk lends."""
     state, rollout, fault, summary = collect(program, state)
     state = store(program, state, rollout)
-    state, report = improve(program, state, rollout)
+    state, report = improve(program, state, rollout, lent)
     state = observe(program, state, rollout)
     state = renew_starts(program, move_goals(program, state, summary))
     state = remember_moments(program, state)
@@ -179,11 +181,11 @@ def kept(program: Program, learner: Any, rollout: Rollout) -> dict[str, PyTree]:
     return fields | {"age": rollout.age} if program.vector.returns else fields
 
 
-def improve(program: Program, state: TrainState, rollout: Rollout) -> tuple[TrainState, Report]:
+def improve(program: Program, state: TrainState, rollout: Rollout, lent: PyTree = ()) -> tuple[TrainState, Report]:
     """The algorithm learns."""
     key = derived(state.key, state.update, LEARNING)
     progress = state.update.astype(jnp.float32) / program.total_updates
-    learner, ring, report = program.algorithm.improve(state.learner, rollout, View(state.replay, program.layout), key, progress, AXIS)
+    learner, ring, report = program.algorithm.improve(state.learner, rollout, View(state.replay, program.layout, lent), key, progress, AXIS)
     return replace(state, learner=learner, replay=ring), report
 
 
@@ -398,18 +400,21 @@ def read(totals: Totals, updates: int) -> dict[str, int | float]:
 
 
 def make_chunk(program: Program) -> Any:
-    """The jitted program `chunk(state, updates) -> (state, totals, fault)`: any number of updates with one trace. The state is donated."""
+    """The jitted program `chunk(state, updates, lent=()) -> (state, totals, fault)`: any number of updates with one trace. The state is donated.
+
+    `lent` is what the archive lends, a Transition whose leaves [lent, ...] are split over devices.
+    """
     shapes = state_shapes(program)
     # Jitted for its cache of traces: once to learn the report's shape, and the loop's body is known.
-    step = jax.jit(lambda state: update(program, state), inline=True)
+    step = jax.jit(lambda state, lent: update(program, state, lent), inline=True)
 
-    def chunk(state: TrainState, updates: Int[Array, ""]) -> tuple[TrainState, Totals, Fault]:
-        one = jax.eval_shape(step, state)[1]
+    def chunk(state: TrainState, updates: Int[Array, ""], lent: PyTree) -> tuple[TrainState, Totals, Fault]:
+        one = jax.eval_shape(step, state, lent)[1]
         nothing: Totals = {name: Count.of(0) if jnp.issubdtype(leaf.dtype, jnp.integer) else Sum.zeros(leaf.shape) for name, leaf in one.items()}
 
         def body(_: Array, carry: tuple[TrainState, Totals, Fault]) -> tuple[TrainState, Totals, Fault]:
             state, totals, fault = carry
-            state, report, new = step(state)
+            state, report, new = step(state, lent)
             fault = jax.tree.map(lambda old, latest: jnp.where(fault.found, old, latest), fault, new)
             return state, {name: totals[name].plus(number) for name, number in report.items()}, fault
 
@@ -417,5 +422,5 @@ def make_chunk(program: Program) -> Any:
         return state, totals, jax.tree.map(lambda leaf: leaf[None], fault)
 
     specs = state_specs(shapes)
-    sharded = jax.shard_map(chunk, mesh=program.mesh, in_specs=(specs, P()), out_specs=(specs, P(), P(AXIS)), check_vma=False)
-    return jax.jit(sharded, donate_argnums=0)
+    sharded = jax.shard_map(chunk, mesh=program.mesh, in_specs=(specs, P(), P(AXIS)), out_specs=(specs, P(), P(AXIS)), check_vma=False)
+    return jax.jit(lambda state, updates, lent=(): sharded(state, updates, lent), donate_argnums=0)

@@ -53,6 +53,8 @@ class SAC:
     distribution: Distribution
     samples_per_update: int
     """Environment steps of an update, over all devices."""
+    lent_share: float = 0.0
+    """Share of a batch that is drawn from what the archive on disk lends."""
     goals: Goals | None = None
     """Of a world that has goals: a share of what is drawn is learnt from as if what was reached later had been the goal."""
 
@@ -145,7 +147,7 @@ class SAC:
 
         def step(carry: tuple[SACLearner, Ring], key: Key[Array, ""]) -> tuple[tuple[SACLearner, Ring], Report]:
             learner, ring = carry
-            learner, ring, report = self._step(learner, View(ring, replay.layout), key, rate, axis)
+            learner, ring, report = self._step(learner, replace(replay, ring=ring), key, rate, axis)
             return (learner, ring), report
 
         def steps() -> tuple[tuple[SACLearner, Ring], Report]:
@@ -161,11 +163,17 @@ class SAC:
         """One gradient step of critics, policy and temperature together."""
         draw_key, next_key, policy_key, goal_key = jax.random.split(key, 4)
         number = self.settings.batch // (jax.lax.axis_size(axis) if axis else 1)
+        lent = round(self.lent_share * number) if isinstance(replay.lent, Transition) else 0
+        number -= lent
         place, probability = replay.draw(draw_key, number)
         importance = priority.importance(probability, replay.ring.filled * replay.ring.end.shape[1], self.replay.importance)
         batch = replay.transitions(place, self.settings.n_step, self.discount)
         if self.goals is not None:
             batch = relabelled(replay, place, batch, self.goals, goal_key, self.replay.hindsight, self.replay.hindsight_discount)
+        if lent:
+            old = _some(replay.lent, jax.random.fold_in(draw_key, 1), lent)
+            batch = jax.tree.map(lambda new, old: jnp.concatenate([new, old]), batch, old)
+            importance = jnp.concatenate([importance, jnp.ones(lent)])
         target = self._target(learner, batch, next_key)
         weight = importance * batch.usable
 
@@ -182,7 +190,7 @@ class SAC:
         params, optimizer, averaged = jax.lax.cond(usable, changed, lambda: (learner.params, learner.optimizer, learner.target))
         finite = {name: jnp.where(usable, number, 0.0) for name, number in report.items()}
         report = {**finite, "grad_norm": jnp.where(usable, norm, 0.0), "skipped_count": 1.0 - usable, "unusable_count": jnp.sum(1.0 - batch.usable)}
-        return replace(learner, params=params, optimizer=optimizer, target=averaged), self._prioritised(replay.ring, place, error), report
+        return replace(learner, params=params, optimizer=optimizer, target=averaged), self._prioritised(replay.ring, place, error[:number]), report
 
     def _prioritised(self, ring: Ring, place: Place, error: Array) -> Ring:
         """The ring with new priorities of the steps just learnt from: their errors, raised to the power of `prioritise`."""
@@ -248,6 +256,12 @@ class SAC:
     def _critic_input(self, seen: PyTree, action: Array | None) -> Array:
         obs = entry(seen, "critic")
         return obs if self.discrete or action is None else jnp.concatenate([obs, action], axis=-1)
+
+
+def _some(transitions: Transition, key: Key[Array, ""], number: int) -> Transition:
+    """Any of them, each as likely as another."""
+    pick = jax.random.randint(key, (number,), 0, transitions.usable.shape[0])
+    return jax.tree.map(lambda leaf: leaf[pick], transitions)
 
 
 def _mean(tree: PyTree, axis: str | None) -> PyTree:

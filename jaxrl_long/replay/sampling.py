@@ -66,6 +66,8 @@ class View:
 
     ring: Ring
     layout: Layout
+    lent: Any = ()
+    """Transitions [M, ...] from farther back than the ring reaches; () where there are none."""
 
     @property
     def ready(self) -> Bool[Array, ""]:

@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ import numpy as np
 from jaxrl_long.config import ArchiveSettings
 from jaxrl_long.replay.ring import TERMINATED, TRUNCATED, Ring, earlier
 from jaxrl_long.runtime.disk import Rows, Writer
+from jaxrl_long.runtime.lending import Lender, lent_shapes
 from jaxrl_long.trainer import Program, TrainState
 from jaxrl_long.typing import PyTree
 
@@ -53,6 +55,9 @@ class Archiving:
         fields = {name: np.zeros((1, *leaf.shape[1:]), leaf.dtype) for name, leaf in named(one.fields).items()}
         self._writer: Any = None
         self._guarded(lambda: setattr(self, "_writer", Writer(folder, program.num_envs, fields, update * program.rollout_length, about, asked.limit_bytes())))
+        self._lender = Lender(folder, program, about["seed"]) if program.lent else None
+        self._empty = lent_shapes(program, shapes)
+        self._drawn: tuple[int, Future[PyTree]] | None = None
         self._thread = threading.Thread(target=self._work, name="archive", daemon=True)
         self._thread.start()
 
@@ -67,13 +72,36 @@ class Archiving:
             steps = self._taken(ring, updates)
             self._queue.put(lambda: self._append(steps))
 
+    def prepare(self, update: int) -> None:
+        """Let the thread fetch what the chunk that begins with `update` will be lent."""
+        if self._lender is not None and (self._drawn is None or self._drawn[0] != update):
+            drawn: Future[PyTree] = Future()
+            self._drawn = update, drawn
+            self._queue.put(lambda: self._draw(update, drawn))
+
+    def lent(self, update: int) -> PyTree:
+        """Transitions for the chunk that begins with `update`, on the devices; () where nothing is lent."""
+        if self._lender is None:
+            return ()
+        self.prepare(update)
+        assert self._drawn is not None
+        return jax.tree.map(lambda leaf, shape: jax.device_put(leaf, shape.sharding), self._drawn[1].result(), self._empty)
+
+    def _draw(self, update: int, drawn: "Future[PyTree]") -> None:
+        nothing = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._empty)
+        try:
+            if self._lender is not None and not self._failed:
+                nothing = self._lender.draw(update, self._empty)
+        finally:
+            drawn.set_result(nothing)
+
     def flush(self) -> None:
         """Wait until everything that was taken is on disk."""
         done = threading.Event()
 
         def last() -> None:
             try:
-                if self._writer is not None:
+                if not self._failed:
                     self._writer.flush()
             finally:
                 done.set()
@@ -98,8 +126,6 @@ class Archiving:
             self._guarded(task)
 
     def _guarded(self, task: Callable[[], Any]) -> None:
-        if self._failed and task.__name__ != "last":
-            return
         try:
             task()
         # Whatever a library says of a full or broken disk.
@@ -110,6 +136,8 @@ class Archiving:
                 self._say(f"archiving has stopped, training goes on: {first}")
 
     def _append(self, steps: Steps) -> None:
+        if self._failed:
+            return
         on_host = jax.device_get(steps)
         self._writer.append(named(on_host.fields), on_host.end, on_host.episode, on_host.age, cut_observations(on_host))
 
@@ -122,6 +150,14 @@ class _Off(Archiving):
 
     def take(self, ring: Ring, updates: int) -> None:
         """Nothing."""
+
+    def prepare(self, update: int) -> None:
+        """Nothing."""
+
+    def lent(self, update: int) -> PyTree:
+        """Nothing."""
+        del update
+        return ()
 
     def flush(self) -> None:
         """Nothing."""

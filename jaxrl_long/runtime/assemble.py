@@ -38,7 +38,7 @@ def algorithm(settings: Settings, simulator: Simulator) -> Algorithm:
         goals: Any = simulator if hasattr(simulator, "goal_reward") and settings.replay.hindsight else None
         if goals is not None and settings.algorithm.n_step > 1:
             raise ConfigError([f"algorithm.n_step={settings.algorithm.n_step} does not go with hindsight. Nearest: algorithm.n_step=1 or replay.hindsight=0."])
-        return SAC(settings.algorithm, settings.replay, actions, settings.samples_per_update, goals)
+        return SAC(settings.algorithm, settings.replay, actions, settings.samples_per_update, settings.archive.share, goals)
     return PPO(settings.algorithm, actions)
 
 
@@ -108,4 +108,5 @@ def program(settings: Settings) -> Program:
         keep=restart.keep,
         keep_every=max(1, restart.spacing // settings.rollout_length),
         curriculum=curriculum(settings, world),
+        lent=settings.archive.lend if settings.archive.share else 0,
     )

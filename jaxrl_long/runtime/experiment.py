@@ -19,6 +19,7 @@ from jaxrl_long.runtime.archiving import Archiving
 from jaxrl_long.runtime.checkpoint import CheckpointError, Checkpoints
 from jaxrl_long.runtime.evaluation import make_evaluator
 from jaxrl_long.runtime.folder import Lock, RunFolder, provenance, record, write_atomically
+from jaxrl_long.runtime.lending import lent_shapes
 from jaxrl_long.runtime.limits import Limits
 from jaxrl_long.runtime.metrics import Clock, evaluation_row, lasting_row, training_row
 from jaxrl_long.runtime.progress import View
@@ -138,7 +139,9 @@ class Experiment:
         begin = time.perf_counter()
         with ThreadPoolExecutor(1) as pool:
             # Two compilations at once: XLA releases Python's lock.
-            compiling = pool.submit(lambda: make_chunk(self.program).lower(self.shapes, jax.ShapeDtypeStruct((), jnp.int32)).compile())
+            compiling = pool.submit(
+                lambda: make_chunk(self.program).lower(self.shapes, jax.ShapeDtypeStruct((), jnp.int32), lent_shapes(self.program, self.shapes)).compile()
+            )
             state = self._restore(self.shapes) if self.update else init_state(self.program, self.settings.seed)
             self.chunk: Callable[..., Any] = compiling.result()
         if self.settings.eval.lasting:
@@ -179,7 +182,8 @@ class Experiment:
         last_save = self.free_since = time.perf_counter()
         while self.update < self.schedule.total and not self.stop.poll():
             end = self.schedule.next(self.update)
-            state, totals, fault = self.chunk(state, jnp.int32(end - self.update))
+            state, totals, fault = self.chunk(state, jnp.int32(end - self.update), self.archiving.lent(self.update))
+            self.archiving.prepare(end)
             # Before the next chunk takes the state over.
             self.archiving.take(state.replay, end - self.update)
             self.stop.something_to_save()
