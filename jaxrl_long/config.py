@@ -58,6 +58,8 @@ class EnvSettings:
     """Physics of a Brax task. auto: the task's own tuned one."""
     options: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments handed to the environment's constructor."""
+    stack: int = setting(1, low=1, high=1000)
+    """Latest observations that the agent sees at once, for worlds that show too little of themselves in one."""
     floating_origin: bool = True
     """Keep translation-invariant tasks near the origin, where float32 has decimals. No effect on other tasks."""
 

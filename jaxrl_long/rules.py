@@ -187,7 +187,7 @@ def memory_is_a_size(settings: Settings) -> Iterator[str]:
         yield f"replay.memory={show(settings.replay.memory)} {error}"
 
 
-@rule("archive.enabled", "archive.share", "archive.lend", "algorithm.name", "env.name", "replay.hindsight", "devices")
+@rule("archive.enabled", "archive.share", "archive.lend", "algorithm.name", "env.name", "env.stack", "replay.hindsight", "devices")
 def archive_lends_what_it_has(settings: Settings) -> Iterator[str]:
     """Only an archive that is kept can be drawn from, in equal parts by every device; and its goals stay as they were."""
     share, facts = settings.archive.share, environments().get(settings.env.name)
@@ -197,9 +197,19 @@ def archive_lends_what_it_has(settings: Settings) -> Iterator[str]:
         yield f"archive.share={show(share)} needs an archive. Nearest: archive.enabled=true or archive.share=0."
     if facts and facts.goals and settings.replay.hindsight:
         yield f"archive.share={show(share)} does not go with replay.hindsight={show(settings.replay.hindsight)}. Nearest: replay.hindsight=0."
+    if settings.env.stack > 1:
+        yield f"archive.share={show(share)} does not go with env.stack={settings.env.stack}. Nearest: env.stack=1."
     if settings.archive.lend % (settings.devices or 1):
         near = nearest_multiples(settings.devices, settings.archive.lend, 2**24)
         yield f"archive.lend={settings.archive.lend} can't be split over devices={settings.devices}. Nearest: {near}."
+
+
+@rule("env.stack", "restart.source")
+def earlier_observations_are_the_episodes_own(settings: Settings) -> Iterator[str]:
+    """Who goes back to an earlier moment has other rows before it in the ring than it has seen."""
+    stack, source = settings.env.stack, settings.restart.source
+    if stack > 1 and source in ("archive", "rewind") and settings.algorithm.name == "sac":
+        yield f"env.stack={stack} does not go with restart.source={source}. Nearest: restart.source=pool."
 
 
 @rule("archive.limit")

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_long.config import AlgorithmSettings, ReplaySettings, Settings
+from jaxrl_long.config import AlgorithmSettings, EnvSettings, ReplaySettings, Settings
 from jaxrl_long.envs.vector import VectorEnv
 from jaxrl_long.runtime import assemble
 from jaxrl_long.trainer import Program, TrainState, init_state, make_chunk, read
@@ -24,12 +24,13 @@ REPLAY = ("codec", "begin", "prioritise", "importance", "hindsight", "hindsight_
 
 def program(simulator: Any, *, num_envs: int = 8, rollout_length: int = 4, devices: int = 1, horizon: int = 1000, **changes: Any) -> Program:
     """A program on `simulator`; settings of the algorithm and fields of Program by name."""
+    env = EnvSettings(stack=changes.pop("stack", 1))
     known = {name: changes.pop(name) for name in list(changes) if hasattr(SMALL, name)}
     vector = {name: changes.pop(name) for name in list(changes) if name in ("restart_every", "restart_random", "stagger")}
     sizes = {"num_envs": num_envs, "rollout_length": rollout_length, "horizon": horizon}
     rows = changes.pop("capacity", rollout_length * (1 + known.get("reuse", 0)))
     replay = ReplaySettings(capacity=rows * num_envs, **{name: changes.pop(name) for name in REPLAY if name in changes})
-    settings = Settings(algorithm=replace(SMALL, **known), replay=replay, **sizes)
+    settings = Settings(env=env, algorithm=replace(SMALL, **known), replay=replay, **sizes)
     made = Program(
         vector=VectorEnv(simulator, horizon, **vector),
         algorithm=assemble.algorithm(settings, simulator),

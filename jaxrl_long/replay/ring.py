@@ -40,6 +40,8 @@ class Layout:
     """Rows stored before there is anything to draw; at least `window`."""
     prioritised: bool = False
     """Whether steps are drawn by priority."""
+    stack: int = 1
+    """Latest observations that make up what the policy sees: only the newest is stored, and draws put them together again."""
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -110,7 +112,7 @@ class Ends:
 
 def make_ring(layout: Layout, fields: Mapping[str, PyTree], final_obs: PyTree, number: int) -> Ring:
     """An empty ring; `fields` holds the shapes and dtypes [T, N, ...] of a rollout's, `final_obs` those [N, ...] of one row."""
-    stored = jax.eval_shape(lambda fields: encode(layout.names, fields), dict(fields))
+    stored = jax.eval_shape(lambda fields: encode(layout.names, singled(layout, fields)), dict(fields))
 
     def room(leaf: Stored) -> Stored:
         row = jnp.zeros((layout.capacity, *leaf.row.shape[1:]), leaf.row.dtype)
@@ -151,7 +153,7 @@ def write(ring: Ring, layout: Layout, fields: Mapping[str, PyTree], ends: Ends, 
         at = put(segment_number)
         return Stored(put(ring.cursor)(old.row, new.row), jax.tree.map(at, old.key, new.key), jax.tree.map(at, old.scale, new.scale))
 
-    new = encode(layout.names, fields, axis)
+    new = encode(layout.names, singled(layout, fields), axis)
     ended = ends.terminated | ends.truncated
     count = Count(ring.count.episode + jnp.sum(ended, axis=0, dtype=jnp.int32), ring.count.cut + jnp.sum(ends.truncated, axis=0, dtype=jnp.int32))
 
@@ -170,6 +172,13 @@ def write(ring: Ring, layout: Layout, fields: Mapping[str, PyTree], ends: Ends, 
         cursor=(ring.cursor + layout.length) % layout.capacity,
         filled=jnp.minimum(ring.filled + layout.length, layout.capacity),
     )
+
+
+def singled(layout: Layout, fields: Mapping[str, PyTree]) -> dict[str, PyTree]:
+    """The fields as they are stored: of several observations in a row [..., K O] the newest."""
+    if layout.stack == 1:
+        return dict(fields)
+    return {**fields, "obs": jax.tree.map(lambda leaf: leaf[..., leaf.shape[-1] // layout.stack * (layout.stack - 1) :], fields["obs"])}
 
 
 def _with_new_rows(ring: Ring, layout: Layout) -> priority.Priorities:

@@ -101,7 +101,20 @@ class View:
 
     def field(self, name: str, place: Place) -> PyTree:
         """One of the algorithm's fields, decoded; leaves [B, ...]."""
+        if name != "obs" or self.layout.stack == 1:
+            return self._stored(name, place)
+        # The first observation of an episode stands in for those before it.
+        back = jnp.minimum(jnp.arange(self.layout.stack - 1, -1, -1), self.standing(place).age[:, None])
+        rows, envs = (place.row[:, None] - back) % self.layout.capacity, jnp.broadcast_to(place.env[:, None], back.shape)
+        frames = self._stored(name, Place(rows.reshape(-1), envs.reshape(-1)))
+        return jax.tree.map(lambda leaf: leaf.reshape(place.row.shape[0], -1), frames)
+
+    def _stored(self, name: str, place: Place) -> PyTree:
         return read(self.layout.names, name, self.ring.fields[name], place.row, place.env, self.layout.length)
+
+    def remembered(self, place: Place, standing: Standing) -> Bool[Array, " B"]:
+        """Whether all observations that make up what was seen at these steps are still stored."""
+        return (place.row - self.oldest) % self.layout.capacity >= jnp.minimum(standing.age, self.layout.stack - 1)
 
     def window(self, name: str, place: Place, length: int) -> PyTree:
         """A field of the rows from each step on; leaves [B, L, ...]."""
@@ -152,8 +165,8 @@ class View:
         last = place.later(self.layout, taken - 1)
         next_obs, kept = self.following(last, self.standing(last))
         weight = jnp.where(self.ring.end[last.row, last.env] & TERMINATED > 0, 0.0, discount**taken)
-        fields = {name: self.field(name, place) for name in self.ring.fields}
-        return Transition(fields, reward, weight, next_obs, self.standing(place), kept)
+        fields, standing = {name: self.field(name, place) for name in self.ring.fields}, self.standing(place)
+        return Transition(fields, reward, weight, next_obs, standing, kept & self.remembered(place, standing))
 
     def following(self, place: Place, standing: Standing) -> tuple[PyTree, Bool[Array, " B"]]:
         """What these steps led to, before any restart, and whether that is still kept; their next rows must be stored."""

@@ -201,5 +201,7 @@ def cut_observations(steps: Steps) -> tuple[np.ndarray, Rows]:
     cut = number[place[:, 0], place[:, 1]]
     slot = cut % steps.finals.cut.shape[0]
     kept = steps.finals.cut[slot, place[:, 1]] == cut
-    obs = named({"obs": steps.finals.obs})
+    width = {name: leaf.shape[-1] for name, leaf in named(steps.fields).items()}
+    # Of several in a row the newest, as of all other steps.
+    obs = {name: leaf[..., -width[name] :] for name, leaf in named({"obs": steps.finals.obs}).items()}
     return place[kept], {name: leaf[slot[kept], place[kept, 1]] for name, leaf in obs.items()}

@@ -15,6 +15,7 @@ from jaxrl_long.envs.curriculum import Curriculum
 from jaxrl_long.envs.disturbed import disturbed
 from jaxrl_long.envs.shaped import Shaped
 from jaxrl_long.envs.simulator import Continuous, Simulator
+from jaxrl_long.envs.stacked import Stacked
 from jaxrl_long.envs.vector import VectorEnv
 from jaxrl_long.fields import ConfigError, show
 from jaxrl_long.learning.distributions import Categorical, Distribution, TanhNormal
@@ -53,6 +54,7 @@ def layout(settings: Settings) -> Layout:
         window=settings.algorithm.n_step + 1 if drawn else 1,
         begin=-(-settings.replay.begin // settings.num_envs) if drawn else 0,
         prioritised=drawn and settings.replay.prioritise > 0,
+        stack=settings.env.stack if drawn else 1,
     )
 
 
@@ -73,6 +75,8 @@ def block_size(asked: int, per_device: int, platform: str, at_once: int = 0) -> 
 def simulator(settings: Settings) -> Simulator:
     """The world that training runs in."""
     world = disturbed(registry.make(settings.env, settings.horizon), settings.disturb)
+    if settings.env.stack > 1:
+        world = Stacked(world, settings.env.stack)
     if not settings.goals.shaping:
         return world
     return Shaped(world, settings.goals.shaping, lookahead_discount(float(settings.algorithm.lookahead), settings.algorithm.discount))
