@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from jaxrl_long import machine, rules
+from jaxrl_long import machine
 from jaxrl_long.config import (
     AlgorithmSettings,
     DisturbSettings,
@@ -19,7 +19,7 @@ from jaxrl_long.config import (
     Settings,
     StopSettings,
 )
-from jaxrl_long.rules import EnvFacts, broken, divisors, environments, nearest_divisors, nearest_multiples, resolve
+from jaxrl_long.rules import EnvFacts, broken, divisors, environments, learning, nearest_divisors, nearest_multiples, resolve
 
 
 def ppo(**values):
@@ -109,7 +109,7 @@ def test_a_broken_rule_is_told_with_values_that_work(settings, text):
 
 
 def test_a_horizon_beyond_the_worlds_own_limit_names_the_limit(monkeypatch):
-    monkeypatch.setattr(rules, "environments", lambda: {"limited": EnvFacts(1, num_actions=2, max_steps=1000)})
+    monkeypatch.setattr("jaxrl_long.rules.world.environments", lambda: {"limited": EnvFacts(1, num_actions=2, max_steps=1000)})
     assert broken(Settings(horizon=2500, env=EnvSettings("limited"))) == [
         "horizon=2500 is above the inner limit of env=limited, 1000 steps, which can't be switched off. Nearest: 1000."
     ]
@@ -165,11 +165,11 @@ def test_nearest_multiples_are_multiples_within_the_limits(step, wanted, low):
 @hypothesis_settings(deadline=None)
 def test_the_environments_that_are_suggested_for_minibatches_work(num_envs, rollout_length, minibatches, devices):
     settings = Settings(num_envs=num_envs * devices, rollout_length=rollout_length, devices=devices, algorithm=ppo(minibatches=minibatches))
-    if not list(rules.batch_splits_into_minibatches(settings)):
+    if not list(learning.batch_splits_into_minibatches(settings)):
         return
     step = devices * minibatches // math.gcd(minibatches, rollout_length)
     for suggestion in nearest_multiples(step, settings.num_envs, 2**20).split(" or "):
-        assert list(rules.batch_splits_into_minibatches(dataclasses.replace(settings, num_envs=int(suggestion)))) == []
+        assert list(learning.batch_splits_into_minibatches(dataclasses.replace(settings, num_envs=int(suggestion)))) == []
 
 
 def resolved(monkeypatch, cores, settings, kind="cpu"):
