@@ -281,13 +281,13 @@ def test_options_are_chosen_by_name_or_by_what_their_names_hold_and_the_base_is_
 def test_the_price_of_a_tasks_own_settings_is_measured_in_a_short_training(fake: list[str]) -> None:
     row = endurance.speed("own settings", endurance.Options(env="walker2d"))
     assert row == {"steps_per_s": 3000.0}
-    assert "env=walker2d steps=1500000 eval.every=0 run_dir=" in fake[0]
+    assert "env=walker2d steps=1500000 eval.every=0 horizon=1000000 run_dir=" in fake[0]
 
 
 def test_a_task_without_settings_of_its_own_has_no_price(fake: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         endurance.price(endurance.Options(env="ant"))
-    assert "Those that have: walker2d, humanoid." in capsys.readouterr().err
+    assert "Those that have: hopper, walker2d, humanoid." in capsys.readouterr().err
     assert not fake
 
 
