@@ -96,6 +96,18 @@ class Lock:
         self._file.flush()
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a living process holds the lock in this file."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _owner(text: str) -> str:
     """Say who wrote a lock file."""
     try:

@@ -1,0 +1,1 @@
+"""What a run did, for people: read from its folder, drawn, and put on one page."""

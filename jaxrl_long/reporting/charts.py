@@ -1,0 +1,103 @@
+"""Curves as SVG that lies in the page: its colours are the page's, light or dark, and it holds no more points than can be seen."""
+
+import io
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+POINTS = 600
+"""Of a curve, at the most."""
+COLOURS = 8
+INK, LINE = "#010203", "#010204"
+"""Stand for the page's colours until the picture is in it."""
+STYLE = {"svg.fonttype": "none", "text.parse_math": False, "font.family": "sans-serif", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
+STYLE |= {"text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "axes.edgecolor": LINE, "grid.color": LINE, "axes.grid": True}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of a chart."""
+
+    x: Sequence[float]
+    y: Sequence[float | None]
+    label: str = ""
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+    """An interval around it."""
+    colour: int = 0
+    faint: bool = False
+    steps: bool = False
+    """Drawn as stairs: each value holds until the next."""
+
+
+def chart(name: str, curves: list[Curve], *, x: str, y: str, title: str = "", log_x: bool = False, log_y: bool = False, low: float | None = None) -> str:
+    """An SVG element with these curves; `name` is unique on its page."""
+    with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
+        figure = Figure(figsize=(5.6, 3.2), layout="constrained")
+        panel: Any = figure.subplots()
+        for curve in curves:
+            _draw(panel, curve)
+        panel.set(xlabel=x, ylabel=y, xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
+        panel.set_title(title, fontsize=11, loc="left")
+        panel.grid(alpha=0.6, linewidth=0.6)
+        if low is not None:
+            panel.set_ylim(bottom=low)
+        if not log_x:
+            panel.xaxis.set_major_formatter(mpl.ticker.EngFormatter(sep=""))
+        if any(curve.label for curve in curves):
+            panel.legend(fontsize=8, frameon=False)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Title": title or y})
+    return _inline(text.getvalue(), name)
+
+
+def _draw(panel: Any, curve: Curve) -> None:
+    kept = [(x, y, number) for number, (x, y) in enumerate(zip(curve.x, curve.y, strict=True)) if y is not None and np.isfinite(y)]
+    if not kept:
+        return
+    xs, ys, at = (np.array(part) for part in zip(*kept, strict=True))
+    shown = thinned(ys)
+    colour = _token(curve.colour)
+    drawn = {"color": colour, "alpha": 0.35 if curve.faint else 1.0, "linewidth": 1.0 if curve.faint else 1.6, "label": curve.label or None}
+    if curve.steps:
+        drawn["drawstyle"] = "steps-post"
+    panel.plot(xs[shown], ys[shown], marker="o" if len(xs) < 2 else None, **drawn)
+    if curve.low is not None and curve.high is not None:
+        low, high = np.asarray(curve.low)[at], np.asarray(curve.high)[at]
+        panel.fill_between(xs[shown], low[shown], high[shown], color=colour, alpha=0.18, linewidth=0)
+
+
+def thinned(values: np.ndarray, most: int = POINTS) -> np.ndarray:
+    """Indices of at most `most` points that show all of a curve's peaks: of each stretch the first, the lowest and the highest; and the last."""
+    number = len(values)
+    if number <= most:
+        return np.arange(number)
+    bounds = np.linspace(0, number, (most - 1) // 3 + 1).astype(int)
+    found = {number - 1}
+    for first, end in itertools.pairwise(bounds):
+        part = values[first:end]
+        found |= {int(first), int(first + part.argmin()), int(first + part.argmax())}
+    return np.array(sorted(found))
+
+
+def _token(colour: int) -> str:
+    return f"#0102{16 + colour % COLOURS:02x}"
+
+
+def _inline(svg: str, name: str) -> str:
+    """Only the element, as wide as its place, in the page's colours, with names that no other picture has."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'<svg ([^>]*?)height="[^"]*"([^>]*?)width="[^"]*"', r"<svg \1\2", svg, count=1)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", svg)
+    svg = svg.replace(INK, "var(--ink)").replace(LINE, "var(--line)")
+    for colour in range(COLOURS):
+        svg = svg.replace(_token(colour), f"var(--c{colour})")
+    return svg.replace("<svg ", '<svg role="img" ', 1)
