@@ -12,7 +12,7 @@ from jaxrl_long.fields import ConfigError, flat, from_plain, show, to_plain
 SETTINGS_FILE = "settings.yaml"
 """The resolved settings of a run, in its folder."""
 
-MAY_CHANGE = ("steps", "eval", "checkpoint", "stop", "tracker", "wandb", "compilation_cache", "chunk", "block", "devices", "machine", "run_dir")
+MAY_CHANGE = ("steps", "eval", "checkpoint", "stop", "tracker", "wandb", "compilation_cache", "chunk", "block", "devices", "machine", "report", "run_dir")
 """What a run may change when it continues: where and how long it runs and how it is watched, not what it learns."""
 
 

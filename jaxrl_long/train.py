@@ -7,6 +7,9 @@ from jaxrl_long import cli
 from jaxrl_long.config import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from jaxrl_long.runtime.stop import Stop
 
 
@@ -35,11 +38,24 @@ def main(call: cli.Call) -> int:
         from jaxrl_long.runtime.experiment import train
 
         code = train(settings, halt, view, started())
+        if settings.report:
+            _report(Path(settings.run_dir or ""), view.say)
         if code == cli.DONE and planned and call.stored is None and not halt.reason:
             view.say(compared(predict(settings, planned.measured).wall_s, time.time() - started()))
         return code
 
     return stop.run_interruptibly(work, Path(settings.run_dir or "") / "STOP", say=view.say)
+
+
+def _report(folder: "Path", say: "Callable[[str], None]") -> None:
+    """Write the run's page. What goes wrong with it is said, and is no reason to call the run a failure."""
+    from jaxrl_long.reporting import report
+    from jaxrl_long.reporting.runs import read
+
+    try:
+        say(f"report {report.write([read(folder)], folder / report.FILE)}")
+    except Exception as error:
+        say(f"no report was written: {error}")
 
 
 COMMAND = cli.Command(

@@ -91,6 +91,8 @@ class Settings:
     tracker: list[str] = setting(factory=list, choices=TRACKERS)
     """Where metrics go besides metrics.jsonl: wandb or none."""
     wandb: WandbSettings = field(default_factory=WandbSettings)
+    report: bool = True
+    """Write report.html into the run's folder when the process ends."""
     run_dir: str | None = setting(None, path=True, main=True)
     """Folder of the run: created, or continued if its settings agree. null: runs/<env>-<time>-s<seed>."""
     compilation_cache: str = setting("auto", path=True)

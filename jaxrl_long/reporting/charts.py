@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, NullFormatter
 
 POINTS = 600
 """Of a curve, at the most."""
@@ -48,8 +49,11 @@ def chart(name: str, curves: list[Curve], *, x: str, y: str, title: str = "", lo
         panel.grid(alpha=0.6, linewidth=0.6)
         if low is not None:
             panel.set_ylim(bottom=low)
-        if not log_x:
-            panel.xaxis.set_major_formatter(mpl.ticker.EngFormatter(sep=""))
+        for axis, logarithmic, (_, most) in ((panel.xaxis, log_x, panel.get_xlim()), (panel.yaxis, log_y, panel.get_ylim())):
+            # 20k and 3M, and not the formulas that logarithmic axes would show; but no thousandths.
+            if logarithmic or most >= 1e4:
+                axis.set_major_formatter(EngFormatter(sep=""))
+            axis.set_minor_formatter(NullFormatter())
         if any(curve.label for curve in curves):
             panel.legend(fontsize=8, frameon=False)
         text = io.StringIO()
