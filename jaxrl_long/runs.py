@@ -1,0 +1,118 @@
+"""List runs, or delete some: `python -m jaxrl_long.runs sort=-return`. `--help` lists the settings."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jaxrl_long import cli
+from jaxrl_long.fields import ConfigError, setting, show
+
+DIFFERENCES = 6
+"""Settings shown beside the columns."""
+
+
+@dataclass
+class RunsSettings:
+    """Which runs, and what of them."""
+
+    where: str | None = setting(None, path=True, main=True)
+    """Condition on the columns, as SQL has it, null: all runs. Such as where="env = 'ant' and return > 5000"."""
+    sort: str = setting("created", main=True)
+    """Column to sort by; with a minus in front the largest first."""
+    limit: int = setting(0, low=0, main=True)
+    """Most rows; 0: all."""
+    json: bool = setting(False, main=True)
+    """Print each run as a line of JSON."""
+    confirm: bool = setting(False, main=True)
+    """Delete without asking."""
+
+
+def main(call: cli.Call) -> int:
+    """List, or delete what the condition chooses."""
+    from jaxrl_long.reporting import index
+
+    settings: RunsSettings = call.settings
+    folder = Path(call.paths[0]) if call.paths else Path("runs")
+    if call.verb == "delete":
+        return _delete(folder, settings)
+    rows = index.chosen(folder, settings.where or "", settings.sort, settings.limit)
+    if settings.json:
+        for row in rows:
+            print(json.dumps(row | {"settings": json.loads(row["settings"])}))
+    else:
+        _table(rows, list(index.differences(rows))[:DIFFERENCES])
+    return cli.DONE
+
+
+def _delete(folder: Path, settings: RunsSettings) -> int:
+    import shutil
+
+    from jaxrl_long.reporting import index
+
+    if not settings.where:
+        raise ConfigError(["delete needs where=: which runs? Such as: delete where=\"name = 'ant-20260102-030405-s0'\"."])
+    rows = index.chosen(folder, settings.where or "", settings.sort, settings.limit)
+    busy = [row["name"] for row in rows if row["status"] == "running"]
+    if busy:
+        raise ConfigError([f"{name} is running: stop it first." for name in busy])
+    for row in rows:
+        print(f"{row['name']}  {row['status']}, {row['steps'] or 0:,} steps")
+    if not rows:
+        print("no such run")
+        return cli.DONE
+    if not settings.confirm and not _agreed(len(rows)):
+        print("nothing was deleted")
+        return cli.FAILED
+    for row in rows:
+        shutil.rmtree(folder / row["name"])
+    print(f"{len(rows)} deleted")
+    return cli.DONE
+
+
+def _agreed(number: int) -> bool:
+    """Asked at a terminal; nobody there means no."""
+    if not sys.stdin.isatty():
+        print("confirm=true deletes them", file=sys.stderr)
+        return False
+    what = "this run with everything in its folder" if number == 1 else f"these {number} runs with everything in their folders"
+    return input(f"Delete {what}? [y/N] ").lower() in ("y", "yes")
+
+
+def _table(rows: list[dict[str, Any]], different: list[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from jaxrl_long.planning.report import duration
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("run", "status", "done", "env", "horizon", "seed", "return", "alive", "fails every", "steps/s", "time"):
+        table.add_column(name, overflow="fold", justify="left" if name in ("run", "status", "env") else "right")
+    for name in different:
+        table.add_column(name.rsplit(".", 1)[-1], overflow="fold")
+    for row in rows:
+        values = json.loads(row["settings"])
+        cells = [row["name"], row["status"], _shown(row["progress"], ".0%"), row["env"] or "", _shown(row["horizon"], ","), _shown(row["seed"], "")]
+        cells += [_shown(row["return"], ",.1f"), _shown(row["alive"], ".0%"), _shown(row["lasting"], ",.0f"), _shown(row["steps_per_s"], ",.0f")]
+        cells += [duration(row["wall_s"]) if row["wall_s"] else "–", *(show(values.get(name)) for name in different)]
+        table.add_row(*cells)
+    Console(highlight=False, markup=False).print(table)
+
+
+def _shown(value: Any, form: str) -> str:
+    return "–" if value is None else f"{value:{form}}"
+
+
+COMMAND = cli.Command(
+    name="runs",
+    summary="List the runs in a folder (by default runs/), or delete some of them.",
+    settings=RunsSettings,
+    main=main,
+    verbs=("list", "delete"),
+    paths=(0, 1),
+    examples=("sort=-return", "where=\"env = 'ant' and status = 'finished'\"", "list old_runs json=true", "delete where=\"status = 'failed'\""),
+)
+
+if __name__ == "__main__":
+    sys.exit(cli.run(COMMAND))
