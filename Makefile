@@ -9,8 +9,9 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 GPU := $(wildcard /dev/nvidia[0-9]*)
 EXTRAS := $(if $(GPU),dev$(strip ,)cuda,dev)
-# Without a GPU its tests can't run; they are deselected, and pytest counts them.
-MARKS := $(if $(GPU),not system,not system and not gpu)
+BROWSER := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+# Without a GPU or a browser their tests can't run; they are deselected, and pytest counts them.
+MARKS := not system$(if $(GPU),, and not gpu)$(if $(BROWSER),, and not browser)
 
 setup: $(STAMP)
 
