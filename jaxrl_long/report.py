@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jaxrl_long import cli
-from jaxrl_long.fields import setting
+from jaxrl_long.fields import ConfigError, setting
 
 
 @dataclass
@@ -27,7 +27,10 @@ def main(call: cli.Call) -> int:
     runs = [read(path) for path in dict.fromkeys(call.paths)]
     default = runs[0].folder / report.FILE if len(runs) == 1 else Path(report.FILE)
     target = Path(settings.to) if settings.to else default
-    report.write(runs, target)
+    try:
+        report.write(runs, target)
+    except OSError as error:
+        raise ConfigError([f"to={target} can't be written: {error.strerror}. Name a file in a folder that can."]) from None
     print(target)
     if settings.open:
         import webbrowser

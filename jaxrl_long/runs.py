@@ -50,6 +50,7 @@ def _delete(folder: Path, settings: RunsSettings) -> int:
     import shutil
 
     from jaxrl_long.reporting import index
+    from jaxrl_long.runtime.folder import Lock
 
     if not settings.where:
         raise ConfigError(["delete needs where=: which runs? Such as: delete where=\"name = 'ant-20260102-030405-s0'\"."])
@@ -65,9 +66,16 @@ def _delete(folder: Path, settings: RunsSettings) -> int:
     if not settings.confirm and not _agreed(len(rows)):
         print("nothing was deleted")
         return cli.FAILED
+    deleted = 0
     for row in rows:
-        shutil.rmtree(folder / row["name"])
-    print(f"{len(rows)} deleted")
+        try:
+            # It may have been started again while the question stood.
+            with Lock(folder / row["name"] / "lock"):
+                shutil.rmtree(folder / row["name"])
+            deleted += 1
+        except ConfigError as error:
+            print(error.problems[0], file=sys.stderr)
+    print(f"{deleted} deleted")
     return cli.DONE
 
 

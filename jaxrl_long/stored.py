@@ -12,7 +12,10 @@ from jaxrl_long.fields import ConfigError, flat, from_plain, show, to_plain
 SETTINGS_FILE = "settings.yaml"
 """The resolved settings of a run, in its folder."""
 
-MAY_CHANGE = ("steps", "eval", "checkpoint", "stop", "tracker", "wandb", "compilation_cache", "chunk", "block", "devices", "machine", "report", "run_dir")
+MAY_CHANGE = (
+    *("steps", "eval", "checkpoint", "stop", "tracker", "wandb", "compilation_cache", "chunk", "block", "devices", "machine", "report", "run_dir"),
+    "archive.limit",
+)
 """What a run may change when it continues: where and how long it runs and how it is watched, not what it learns."""
 
 
@@ -58,5 +61,5 @@ def continuation_problems(stored: Settings, asked: Settings) -> list[str]:
         f"{name}={show(new[name])}, but the run in {asked.run_dir or stored.run_dir} has {name}={show(old[name])}. "
         f"Keep {show(old[name])}, or start a new run_dir."
         for name in old
-        if old[name] != new[name] and name.split(".")[0] not in MAY_CHANGE
+        if old[name] != new[name] and name not in MAY_CHANGE and name.split(".")[0] not in MAY_CHANGE
     ]

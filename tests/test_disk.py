@@ -168,6 +168,28 @@ def test_a_flipped_bit_is_found_and_said(tmp_path):
     assert "damaged or missing" in next(Reader(tmp_path).verify())
 
 
+@pytest.mark.parametrize("damage", ["cut", "flip", "gone"])
+def test_damaged_final_observations_are_found(tmp_path, damage):
+    fields, end = history(2 * BLOCK, often=0.02)
+    written(tmp_path, fields, end, [])
+    path = tmp_path / "finals" / "1.crc_npz"
+    content = bytearray(path.read_bytes())
+    if damage == "gone":
+        path.unlink()
+    else:
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content[: len(content) // 2] if damage == "cut" else content)
+    assert len(list(Reader(tmp_path).verify())) == 1
+
+
+def test_what_belongs_to_a_whole_block_is_verified_too(tmp_path):
+    fields, end = history(3 * BLOCK)
+    written(tmp_path, fields, end, [])
+    next(path for path in (tmp_path / "heads" / "age" / "c" / "1").rglob("*") if path.is_file()).unlink()
+    (problem,) = Reader(tmp_path).verify()
+    assert problem.startswith("heads/age, block 1")
+
+
 def test_an_archive_of_other_steps_is_not_written_over(tmp_path):
     fields, end = history(BLOCK)
     written(tmp_path, fields, end, [])

@@ -179,6 +179,8 @@ def test_evaluation_is_not_shaped():
         (("env=hopper", "goals.curriculum=0.7"), r"goals\.curriculum=0\.7: env=hopper has no goals\. Nearest: goals\.curriculum=0\."),
         (("env=cartpole", "goals.shaping=1"), r"goals\.shaping=1: env=cartpole has no goals\. Nearest: goals\.shaping=0\."),
         (("env=point_maze", "goals.curriculum=0.7", "restart.source=fresh"), r"does not go with restart\.source=fresh\. Nearest: restart\.source=pool\."),
+        (("env=point_maze", "goals.curriculum=0.7", "restart.renew=0"), r"needs starts that are redrawn: restart\.renew=0\. Nearest: restart\.renew=1\."),
+        (("env=point_maze", "algorithm=sac", "algorithm.schedule=kl"), r"algorithm\.schedule=kl does not go with algorithm\.name=sac"),
         (("env=point_maze", "goals.shaping=1", "algorithm.lookahead_end=1000"), "needs one discount throughout"),
         (("env=point_maze", "algorithm=sac", "goals.shaping=1"), r"does not go with replay\.hindsight=0\.8\. Nearest: replay\.hindsight=0\."),
     ],

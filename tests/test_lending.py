@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from commandline import train
@@ -14,8 +15,10 @@ from test_archiving import archived
 from test_experiment import final_state, run, stopped_after
 from worlds import assert_bit_equal
 
+from jaxrl_long.algorithms.sac import _exchanged
 from jaxrl_long.config import AlgorithmSettings, ArchiveSettings, ReplaySettings, Settings
 from jaxrl_long.fields import ConfigError
+from jaxrl_long.replay.sampling import Standing, Transition
 from jaxrl_long.runtime import assemble, disk, experiment, lending
 from jaxrl_long.runtime.disk import TERMINATED, TRUNCATED, Reader
 from jaxrl_long.runtime.lending import Lender, lent_shapes
@@ -96,12 +99,52 @@ def test_a_run_that_borrows_is_resumed_exactly_and_differs_from_one_that_does_no
     assert any((np.asarray(a) != np.asarray(b)).any() for a, b in zip(ours, theirs, strict=True))
 
 
+def test_chunks_do_not_decide_what_is_lent(tmp_path, small_blocks):
+    two, five = lending_run(tmp_path / "two", chunk=2), lending_run(tmp_path / "five", chunk=5)
+    run(two)
+    run(five)
+    assert_bit_equal(final_state(two).learner, final_state(five).learner)
+
+
+def test_a_run_in_which_nothing_will_be_lent_says_so(tmp_path):
+    said = run(lending_run(tmp_path))
+    assert "archive.share: this run lends nothing: only what lies more than twice the ring (256 steps) back is lent." in said
+
+
+def test_what_is_lent_takes_the_place_of_some_of_the_batch_where_it_is_usable():
+    def rows(value: float, usable: list[bool]) -> Transition:
+        number = len(usable)
+        whole = jnp.full((number,), value)
+        counts = Standing(*(jnp.zeros(number, jnp.int32) for _ in range(4)))
+        return Transition({"obs": jnp.full((number, 2), value)}, whole, whole, jnp.full((number, 2), value), counts, jnp.array(usable))
+
+    batch = _exchanged(rows(1.0, [True] * 5), rows(2.0, [True, False]))
+    np.testing.assert_array_equal(batch.reward, [2, 1, 1, 1, 1])
+    np.testing.assert_array_equal(batch.next_obs[:, 1], [2, 1, 1, 1, 1])
+    assert batch.usable.all()
+
+
+def test_a_block_that_can_not_be_read_ends_lending_and_not_writing(tmp_path, small_blocks, monkeypatch):
+    def broken(*_: Any) -> None:
+        raise ValueError("no such block")
+
+    monkeypatch.setattr(Lender, "draw", broken)
+    said = run(lending_run(tmp_path))
+    assert said.count("the archive can't be read (no such block), and lends nothing") == 1
+    assert Reader(tmp_path / "archive").num_rows == 160
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("env=hopper", "algorithm=sac", "archive.share=0.5"), r"archive\.share=0\.5 needs an archive\. Nearest: archive\.enabled=true or archive\.share=0\."),
         (("env=bitflip", "algorithm=sac", "archive.enabled=true", "archive.share=0.5"), r"does not go with replay\.hindsight=0\.8"),
         (("env=hopper", "algorithm=sac", "archive.enabled=true", "archive.share=0.5", "archive.lend=5", "devices=2"), r"archive\.lend=5 can't be split"),
+        (("env=hopper", "algorithm=sac", "archive.enabled=true", "archive.share=0.5", "algorithm.n_step=600"), r"algorithm\.n_step=600 does not go with"),
+        (
+            ("env=hopper", "algorithm=sac", "archive.enabled=true", "archive.share=0.9", "algorithm.batch=4", "devices=1"),
+            r"archive\.share=0\.9 of a batch of 4 on each device is 4\. Nearest: archive\.share=0\.25 or 0\.75\.",
+        ),
         (("env=hopper", "archive.limit=5"), r"archive\.limit=5 is no size"),
     ],
 )

@@ -38,6 +38,13 @@ def test_as_many_transitions_as_fit_into_the_memory_asked_for(tmp_path):
     assert not broken(asked)
 
 
+def test_what_does_not_grow_evenly_fits_too(tmp_path):
+    # The tree of priorities doubles at powers of two.
+    asked = footprint.settled(of_memory(tmp_path, memory="0.4MB", prioritise=0.6))
+    more = replace(asked, replay=replace(asked.replay, capacity=asked.replay.capacity + asked.samples_per_update))
+    assert held(asked) <= 400_000 < held(more)
+
+
 def test_auto_takes_half_of_what_is_free(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "available_host_bytes", lambda: 1_000_000)
     asked = footprint.settled(of_memory(tmp_path, memory="auto"))

@@ -163,17 +163,15 @@ class SAC:
         """One gradient step of critics, policy and temperature together."""
         draw_key, next_key, policy_key, goal_key = jax.random.split(key, 4)
         number = self.settings.batch // (jax.lax.axis_size(axis) if axis else 1)
-        lent = round(self.lent_share * number) if isinstance(replay.lent, Transition) else 0
-        number -= lent
         place, probability = replay.draw(draw_key, number)
         importance = priority.importance(probability, replay.ring.filled * replay.ring.end.shape[1], self.replay.importance)
         batch = replay.transitions(place, self.settings.n_step, self.discount)
         if self.goals is not None:
             batch = relabelled(replay, place, batch, self.goals, goal_key, self.replay.hindsight, self.replay.hindsight_discount)
+        lent = round(self.lent_share * number) if isinstance(replay.lent, Transition) else 0
         if lent:
             old = _some(replay.lent, jax.random.fold_in(draw_key, 1), lent)
-            batch = jax.tree.map(lambda new, old: jnp.concatenate([new, old]), batch, old)
-            importance = jnp.concatenate([importance, jnp.ones(lent)])
+            batch, importance = _exchanged(batch, old), importance.at[:lent].set(jnp.where(old.usable, 1.0, importance[:lent]))
         target = self._target(learner, batch, next_key)
         weight = importance * batch.usable
 
@@ -190,7 +188,7 @@ class SAC:
         params, optimizer, averaged = jax.lax.cond(usable, changed, lambda: (learner.params, learner.optimizer, learner.target))
         finite = {name: jnp.where(usable, number, 0.0) for name, number in report.items()}
         report = {**finite, "grad_norm": jnp.where(usable, norm, 0.0), "skipped_count": 1.0 - usable, "unusable_count": jnp.sum(1.0 - batch.usable)}
-        return replace(learner, params=params, optimizer=optimizer, target=averaged), self._prioritised(replay.ring, place, error[:number]), report
+        return replace(learner, params=params, optimizer=optimizer, target=averaged), self._prioritised(replay.ring, place.after(lent), error[lent:]), report
 
     def _prioritised(self, ring: Ring, place: Place, error: Array) -> Ring:
         """The ring with new priorities of the steps just learnt from: their errors, raised to the power of `prioritise`."""
@@ -262,6 +260,17 @@ def _some(transitions: Transition, key: Key[Array, ""], number: int) -> Transiti
     """Any of them, each as likely as another."""
     pick = jax.random.randint(key, (number,), 0, transitions.usable.shape[0])
     return jax.tree.map(lambda leaf: leaf[pick], transitions)
+
+
+def _exchanged(batch: Transition, old: Transition) -> Transition:
+    """The batch with its first rows exchanged for those of `old` that are usable."""
+
+    def first(new: Array, lent: Array) -> Array:
+        number = lent.shape[0]
+        usable = old.usable.reshape(-1, *[1] * (new.ndim - 1))
+        return new.at[:number].set(jnp.where(usable, lent, new[:number]))
+
+    return jax.tree.map(first, batch, old)
 
 
 def _mean(tree: PyTree, axis: str | None) -> PyTree:

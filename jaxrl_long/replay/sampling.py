@@ -25,6 +25,10 @@ class Place:
     env: Int[Array, " B"]
     """Number of the environment on this device."""
 
+    def after(self, number: int) -> "Place":
+        """All but the first so many."""
+        return Place(self.row[number:], self.env[number:])
+
     def later(self, layout: Layout, rows: Int[Array, "..."] | int) -> "Place":
         """The same environments, some rows on."""
         return Place((self.row + rows) % layout.capacity, self.env)

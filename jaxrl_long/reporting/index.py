@@ -26,13 +26,13 @@ COLUMNS = {
 
 def update(folder: Path) -> sqlite3.Connection:
     """The table of the runs in a folder, as they are now. Where the folder can't be written it is kept in memory."""
+    path = folder / FILE if _writable(folder) else Path(":memory:")
     try:
-        database = _opened(folder / FILE)
+        database = _opened(path)
     except sqlite3.Error:
-        # A folder of somebody else, or an index of another version or half deleted.
-        if _writable(folder):
-            (folder / FILE).unlink(missing_ok=True)
-        database = _opened(folder / FILE if _writable(folder) else Path(":memory:"))
+        # Of another version, or damaged.
+        path.unlink(missing_ok=True)
+        database = _opened(path)
     found = {path.parent.name: path.parent for path in folder.glob(f"*/{SETTINGS_FILE}")}
     known = dict(database.execute("SELECT name, stamp FROM stamps"))
     for name in known.keys() - found.keys():
@@ -58,7 +58,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _writable(folder: Path) -> bool:
-    return os.access(folder, os.W_OK | os.X_OK)
+    return os.access(folder, os.W_OK | os.X_OK) and (not (folder / FILE).exists() or os.access(folder / FILE, os.W_OK))
 
 
 def _stamp(path: Path) -> str:

@@ -14,6 +14,8 @@ from jaxrl_long.stored import load_settings
 Row = dict[str, Any]
 BESIDE = ("seed", "run_dir", "devices", "block", "chunk", "compilation_cache", "machine", "tracker", "wandb", "stop", "checkpoint")
 """Settings in which runs of one experiment may differ: they are not what it is about."""
+NEEDED = {"update", "env_steps", "wall_s", "reward_per_step", "steps_between_failures", "steps_between_failures_low", "steps_between_failures_high", "age_max"}
+NEEDED |= {"steps_per_s", "age_median"}
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def read(folder: Path | str) -> Run:
             summary = json.loads(text.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ConfigError([f"{text} can't be read: {error}"]) from None
-    rows = _rows(files.metrics)
+    # Of other versions, or written by hand, there may be rows without what every report has.
+    rows = [row for row in _rows(files.metrics) if row.keys() >= NEEDED]
     # That of an earlier end, where it has gone on since.
     stale = bool(rows) and summary.get("update", 0) < rows[-1]["update"]
     return Run(path, settings, rows, _rows(files.provenance), _rows(files.endurance), {} if stale else summary, is_locked(files.lock))

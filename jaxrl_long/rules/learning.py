@@ -84,3 +84,10 @@ def drawn_batch_splits_over_devices(settings: Settings) -> Iterator[str]:
     devices, batch = settings.devices or 1, settings.algorithm.batch
     if settings.algorithm.name == "sac" and batch % devices:
         yield f"algorithm.batch={batch} can't be split over devices={devices}. Nearest: {nearest_multiples(devices, batch, 2**20)}."
+
+
+@rule("algorithm.name", "algorithm.schedule")
+def rates_follow_what_is_measured(settings: Settings) -> Iterator[str]:
+    """Only PPO measures how far an update has moved the policy."""
+    if settings.algorithm.name == "sac" and settings.algorithm.schedule == "kl":
+        yield "algorithm.schedule=kl does not go with algorithm.name=sac. Nearest: constant or linear."

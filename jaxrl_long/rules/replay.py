@@ -6,6 +6,9 @@ from jaxrl_long.config import MAX_INT32, Settings
 from jaxrl_long.fields import show
 from jaxrl_long.rules.base import environments, nearest_multiples, rule
 
+LENT_STEPS = 512
+"""Rows of a block of the archive: what is lent looks no farther ahead."""
+
 
 @rule("replay.memory")
 def memory_is_a_size(settings: Settings) -> Iterator[str]:
@@ -16,7 +19,18 @@ def memory_is_a_size(settings: Settings) -> Iterator[str]:
         yield f"replay.memory={show(settings.replay.memory)} {error}"
 
 
-@rule("archive.enabled", "archive.share", "archive.lend", "algorithm.name", "env.name", "env.stack", "replay.hindsight", "devices")
+@rule(
+    "archive.enabled",
+    "archive.share",
+    "archive.lend",
+    "algorithm.name",
+    "env.name",
+    "env.stack",
+    "replay.hindsight",
+    "devices",
+    "algorithm.batch",
+    "algorithm.n_step",
+)
 def archive_lends_what_it_has(settings: Settings) -> Iterator[str]:
     """Only an archive that is kept can be drawn from, in equal parts by every device; and its goals stay as they were."""
     share, facts = settings.archive.share, environments().get(settings.env.name)
@@ -26,6 +40,12 @@ def archive_lends_what_it_has(settings: Settings) -> Iterator[str]:
         yield f"archive.share={show(share)} needs an archive. Nearest: archive.enabled=true or archive.share=0."
     if facts and facts.goals and settings.replay.hindsight:
         yield f"archive.share={show(share)} does not go with replay.hindsight={show(settings.replay.hindsight)}. Nearest: replay.hindsight=0."
+    if settings.algorithm.n_step >= LENT_STEPS:
+        yield f"algorithm.n_step={settings.algorithm.n_step} does not go with archive.share={show(share)}. Nearest: algorithm.n_step={LENT_STEPS - 1}."
+    each = settings.algorithm.batch // (settings.devices or 1)
+    if not 0 < round(share * each) < each:
+        near = " or ".join(show(part / each) for part in (1, each - 1) if 0 < part < each) or "0"
+        yield f"archive.share={show(share)} of a batch of {each} on each device is {round(share * each)}. Nearest: archive.share={near}."
     if settings.env.stack > 1:
         yield f"archive.share={show(share)} does not go with env.stack={settings.env.stack}. Nearest: env.stack=1."
     if settings.archive.lend % (settings.devices or 1):

@@ -66,9 +66,11 @@ def goals_are_there(settings: Settings) -> Iterator[str]:
         )
 
 
-@rule("goals.curriculum", "restart.source")
+@rule("goals.curriculum", "restart.source", "restart.renew")
 def nearer_goals_come_from_the_pool(settings: Settings) -> Iterator[str]:
-    """Starts that are drawn within the world's steps know nothing of success elsewhere."""
+    """Starts that are drawn within the world's steps know nothing of success elsewhere, and a pool that is never redrawn keeps its goals."""
+    if settings.goals.curriculum and not settings.restart.renew:
+        yield f"goals.curriculum={show(settings.goals.curriculum)} needs starts that are redrawn: restart.renew=0. Nearest: restart.renew=1."
     if settings.goals.curriculum and settings.restart.source == "fresh":
         yield f"goals.curriculum={show(settings.goals.curriculum)} does not go with restart.source=fresh. Nearest: restart.source=pool."
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_long.config import ArchiveSettings
+from jaxrl_long.config import ARCHIVED, ArchiveSettings
 from jaxrl_long.replay.ring import TERMINATED, TRUNCATED, Ring, earlier
 from jaxrl_long.runtime.disk import Rows, Writer
 from jaxrl_long.runtime.lending import Lender, lent_shapes
@@ -57,6 +57,9 @@ class Archiving:
         self._guarded(lambda: setattr(self, "_writer", Writer(folder, program.num_envs, fields, update * program.rollout_length, about, asked.limit_bytes())))
         self._lender = Lender(folder, program, about["seed"]) if program.lent else None
         self._empty = lent_shapes(program, shapes)
+        if self._lender is not None and not self._lender.reach(program.total_updates):
+            steps = 2 * program.layout.capacity * program.num_envs
+            self._lends_nothing(f"this run lends nothing: only what lies more than twice the ring ({steps:,} steps) back is lent")
         self._drawn: tuple[int, Future[PyTree]] | None = None
         self._thread = threading.Thread(target=self._work, name="archive", daemon=True)
         self._thread.start()
@@ -74,17 +77,18 @@ class Archiving:
 
     def prepare(self, update: int) -> None:
         """Let the thread fetch what the chunk that begins with `update` will be lent."""
-        if self._lender is not None and (self._drawn is None or self._drawn[0] != update):
+        if self._lender is not None and (self._drawn is None or self._drawn[0] != update // self._lender.grid):
             drawn: Future[PyTree] = Future()
-            self._drawn = update, drawn
+            self._drawn = update // self._lender.grid, drawn
             self._queue.put(lambda: self._draw(update, drawn))
 
     def lent(self, update: int) -> PyTree:
         """Transitions for the chunk that begins with `update`, on the devices; () where nothing is lent."""
-        if self._lender is None:
+        if not self._empty:
             return ()
         self.prepare(update)
-        assert self._drawn is not None
+        if self._drawn is None or self._lender is None:
+            return jax.tree.map(lambda shape: jax.device_put(np.zeros(shape.shape, shape.dtype), shape.sharding), self._empty)
         return jax.tree.map(lambda leaf, shape: jax.device_put(leaf, shape.sharding), self._drawn[1].result(), self._empty)
 
     def _draw(self, update: int, drawn: "Future[PyTree]") -> None:
@@ -92,8 +96,15 @@ class Archiving:
         try:
             if self._lender is not None and not self._failed:
                 nothing = self._lender.draw(update, self._empty)
+        # A block that can't be read is no reason to stop writing.
+        except Exception as error:
+            self._lends_nothing(f"the archive can't be read ({error}), and lends nothing from update {update} on")
+            self._lender = None
         finally:
             drawn.set_result(nothing)
+
+    def _lends_nothing(self, why: str) -> None:
+        self._say(f"archive.share: {why}.")
 
     def flush(self) -> None:
         """Wait until everything that was taken is on disk."""
@@ -164,6 +175,11 @@ class _Off(Archiving):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Nothing."""
+
+
+def grid(program: Program) -> int:
+    """Updates after which steps are fetched from the ring at the latest: few, for a copy of them waits in memory."""
+    return min(ARCHIVED, program.layout.segments)
 
 
 def newest(program: Program, codec: str, ring: Ring, rollouts: int) -> Steps:

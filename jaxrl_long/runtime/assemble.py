@@ -87,6 +87,8 @@ def curriculum(settings: Settings, world: Simulator) -> Curriculum | None:
     goals = settings.goals
     if not goals.curriculum:
         return None
+    if hasattr(world, "nearer") and not hasattr(world, "success"):
+        raise ConfigError([f"goals.curriculum={show(goals.curriculum)}: this environment does not say when a goal is reached: it lacks success(state)."])
     if not hasattr(world, "nearer"):
         raise ConfigError([f"goals.curriculum={show(goals.curriculum)}: this environment has no goals that could be nearer. Leave it at 0."])
     return Curriculum(goals.curriculum, goals.start, goals.pace)

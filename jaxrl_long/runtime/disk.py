@@ -5,8 +5,10 @@ that are compressed, check-summed and replaced whole. `archive.json` says which 
 that dies at any moment leaves what it had committed. Arrays are Zarr, version 3: other programs can read them.
 """
 
+import io
 import json
 import shutil
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,8 @@ MANIFEST = "archive.json"
 BLOCK = 512
 COLUMNS = 16
 FORMAT = 1
+HEADS = ("episode", "age", "finals")
+"""Of each block and environment: episode and age at its first row, and how many final observations there are."""
 TERMINATED, TRUNCATED = 1, 2
 """Bits of `end`, as in the ring."""
 # Within a block time varies fastest, which numbers of one feature compress best in.
@@ -113,7 +117,7 @@ class Writer:
         self._stores: dict[str, Any] = {}
         self._buffer = {name: np.zeros((BLOCK, *array.shape[1:]), array.dtype) for name, array in fields.items()}
         self._buffer["end"] = np.zeros((BLOCK, num_envs), np.uint8)
-        self._heads = {name: np.zeros((1, num_envs), np.int32) for name in ("episode", "age")}
+        self._heads = {name: np.zeros((1, num_envs), np.int32) for name in HEADS}
         self._finals: list[tuple[np.ndarray, Rows]] = []
         if not self.manifest.spans or self.manifest.spans[-1][1] != row:
             # Rows are missing: what follows begins with a block of its own.
@@ -173,9 +177,9 @@ class Writer:
         number, count = (self.row - 1) // BLOCK, (self.row - 1) % BLOCK + 1
         first = number * BLOCK
         before = self._size(number)
+        self._write_finals(number)
         writes = [self._write(name, array[:count], first) for name, array in self._buffer.items()]
         writes += [self._write(f"heads/{name}", array, number) for name, array in self._heads.items()]
-        self._write_finals(number)
         for write in writes:
             write.result()
         spans = (*self.manifest.spans[:-1], (self.manifest.spans[-1][0], self.row))
@@ -184,6 +188,7 @@ class Writer:
         self.bytes += self._size(number) - before
         if count == BLOCK:
             self._finals = []
+            self._heads["finals"][:] = 0
         self._forget()
 
     def _write(self, name: str, array: np.ndarray, first: int) -> Any:
@@ -198,14 +203,20 @@ class Writer:
 
     def _write_finals(self, number: int) -> None:
         """All of the block's together, in a file that is replaced whole."""
-        if self._finals:
-            folder = self.folder / "finals"
-            folder.mkdir(exist_ok=True)
-            names = self._finals[0][1]
-            together = {name: np.concatenate([values[name] for _, values in self._finals]) for name in names}
-            draft = folder / f".{number}.npz"
-            np.savez(draft, allow_pickle=False, at=np.concatenate([at for at, _ in self._finals]), **together)
-            draft.replace(folder / f"{number}.npz")
+        folder = self.folder / "finals"
+        place = np.concatenate([np.zeros((0, 2), np.int64), *(at for at, _ in self._finals)])
+        self._heads["finals"][0] = np.bincount(place[:, 1], minlength=self.manifest.num_envs)
+        if not len(place):
+            # Of steps that are taken again.
+            (folder / f"{number}.crc_npz").unlink(missing_ok=True)
+            return
+        folder.mkdir(exist_ok=True)
+        together = {name: np.concatenate([values[name] for _, values in self._finals]) for name in self._finals[0][1]}
+        content = io.BytesIO()
+        np.savez(content, allow_pickle=False, at=place, **together)
+        draft = folder / f".{number}"
+        draft.write_bytes(zlib.crc32(content.getvalue()).to_bytes(4, "little") + content.getvalue())
+        draft.replace(folder / f"{number}.crc_npz")
 
     def _size(self, number: int) -> int:
         return sum(path.stat().st_size for folder in self._block(number) for path in ([folder] if folder.is_file() else folder.rglob("*")) if path.is_file())
@@ -214,7 +225,7 @@ class Writer:
         """Files and folders that belong to one block of rows."""
         for name in (*self._buffer, *(f"heads/{name}" for name in self._heads)):
             yield self.folder / name / "c" / str(number)
-        yield self.folder / "finals" / f"{number}.npz"
+        yield self.folder / "finals" / f"{number}.crc_npz"
 
     def _forget(self) -> None:
         """Drop the oldest blocks while there is too much; the newest stays."""
@@ -260,14 +271,14 @@ class Reader:
 
     def finals(self, number: int) -> tuple[np.ndarray, Rows]:
         """What the truncated episodes of a block led to: places [K, 2] (row, environment), and observations by field [K, ...]."""
-        path = self.folder / "finals" / f"{number}.npz"
+        path = self.folder / "finals" / f"{number}.crc_npz"
         if not path.exists():
             return np.zeros((0, 2), np.int64), {}
-        try:
-            with np.load(path) as file:
-                found = dict(file)
-        except (OSError, ValueError, EOFError, RuntimeError) as error:
-            raise DiskError(f"{path} is damaged: {error}") from None
+        content = path.read_bytes()
+        if zlib.crc32(content[4:]).to_bytes(4, "little") != content[:4]:
+            raise DiskError(f"{path} is damaged.")
+        with np.load(io.BytesIO(content[4:])) as file:
+            found = dict(file)
         return found.pop("at"), found
 
     def blocks(self) -> Iterator[tuple[int, int]]:
@@ -336,12 +347,18 @@ class Reader:
                     self.rows(name, first, end)
                 except DiskError as error:
                     yield str(error)
-            try:
-                self.finals(first // BLOCK)
-            except DiskError as error:
-                yield str(error)
+            yield from self._verify_heads(first // BLOCK)
         try:
             self.episodes()
+        except DiskError as error:
+            yield str(error)
+
+    def _verify_heads(self, number: int) -> Iterator[str]:
+        """Problems of what belongs to a whole block."""
+        try:
+            heads = {name: _read(self.store(f"heads/{name}")[number], f"heads/{name}, block {number}, in {self.folder}") for name in HEADS}
+            if len(self.finals(number)[0]) != heads["finals"].sum():
+                yield f"{self.folder / 'finals' / f'{number}.npz'}: missing or incomplete."
         except DiskError as error:
             yield str(error)
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from jaxrl_long.config import Settings
 from jaxrl_long.fields import RunError, to_plain
-from jaxrl_long.runtime import assemble, devices, faults, footprint, shares
+from jaxrl_long.runtime import archiving, assemble, devices, faults, footprint, shares
 from jaxrl_long.runtime.archiving import Archiving
 from jaxrl_long.runtime.checkpoint import CheckpointError, Checkpoints
 from jaxrl_long.runtime.evaluation import make_evaluator
@@ -118,7 +118,7 @@ class Experiment:
         asked = self.settings.archive
         if not asked.enabled:
             return Archiving.off()
-        self.schedule.most = self.program.layout.segments
+        self.schedule.grid = archiving.grid(self.program)
         about = {"env": self.settings.env.name, "rollout_length": self.settings.rollout_length, "seed": self.settings.seed}
         return Archiving(self.program, self.shapes, self.folder.archive, self.update, asked, about, self.view.say)
 

@@ -55,9 +55,15 @@ def settled(settings: Settings) -> Settings:
     some, more = (_ring_bytes(settings, number) for number in (16 * least, 32 * least))
     rollouts = int(16 * least * (1 + (allowed - some) / (more - some)))
     rollouts = max(least, min(rollouts, MAX_INT32 // settings.samples_per_update))
-    while rollouts > least and _ring_bytes(settings, rollouts) > allowed:
-        rollouts -= 1
-    return _with_ring(settings, rollouts)
+    # What does not grow evenly (priorities double at powers of two) is found by halving; `fits` always does.
+    fits, most = least, rollouts
+    while fits < most:
+        if _ring_bytes(settings, rollouts) <= allowed:
+            fits = rollouts
+        else:
+            most = rollouts - 1
+        rollouts = (fits + most + 1) // 2
+    return _with_ring(settings, fits)
 
 
 def _ring_bytes(settings: Settings, rollouts: int) -> int:

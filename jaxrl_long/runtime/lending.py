@@ -14,6 +14,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from jaxrl_long.config import ARCHIVED
 from jaxrl_long.replay.sampling import Place, Standing, Transition, View
 from jaxrl_long.runtime.disk import BLOCK, COLUMNS, TERMINATED, TRUNCATED, Reader
 from jaxrl_long.trainer import Program, TrainState
@@ -41,12 +42,17 @@ class Lender:
         algorithm: Any = self.program.algorithm
         return algorithm.discount
 
-    def reach(self, update: int) -> int:
-        """Row up to which transitions are lent to the chunk that begins with this update: behind the ring, and written for certain.
+    @property
+    def grid(self) -> int:
+        """Updates for which the same transitions are lent, whatever chunks they are done in."""
+        return min(ARCHIVED, self.program.layout.segments)
 
-        The chunk before that one may still be on its way to the disk, and a block be half full.
+    def reach(self, update: int) -> int:
+        """Row up to which transitions are lent to this update: behind the ring, and written for certain.
+
+        The chunk before may still be on its way to the disk, and a block be half full.
         """
-        behind = update * self.program.rollout_length - 2 * self.program.layout.capacity
+        behind = update // self.grid * self.grid * self.program.rollout_length - 2 * self.program.layout.capacity
         return max(0, behind // BLOCK * BLOCK - BLOCK)
 
     def draw(self, update: int, empty: Transition) -> Transition:
@@ -55,7 +61,7 @@ class Lender:
         nothing = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), empty)
         if not end:
             return nothing
-        reader, rng = Reader(self.folder, cache_bytes=0), np.random.default_rng([self.seed, update])
+        reader, rng = Reader(self.folder, cache_bytes=0), np.random.default_rng([self.seed, update // self.grid])
         blocks = [number for first, last in reader.manifest.spans for number in range(-(-first // BLOCK), min(last, end) // BLOCK)]
         if not blocks:
             return nothing

@@ -19,14 +19,14 @@ class Schedule:
     eval_every: int
     """Updates between evaluations; 0: only at the end."""
     total: int
-    most: int = 2**31
-    """Updates of the longest chunk that is allowed."""
+    grid: int = 2**31
+    """No chunk goes on across multiples of so many updates."""
 
     def next(self, update: int) -> int:
         """The update at which the chunk that starts at `update` ends."""
         if not self.chunk:
-            return min(update + min(FIRST, self.most), self.total)
-        ends = [self.total, (update // self.chunk + 1) * self.chunk, update + self.most]
+            return min(update + FIRST, self.total, (update // self.grid + 1) * self.grid)
+        ends = [self.total, (update // self.chunk + 1) * self.chunk, (update // self.grid + 1) * self.grid]
         return min([*ends, (update // self.eval_every + 1) * self.eval_every] if self.eval_every else ends)
 
     def evaluates(self, update: int) -> bool:
