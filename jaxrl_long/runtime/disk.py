@@ -358,7 +358,7 @@ class Reader:
         try:
             heads = {name: _read(self.store(f"heads/{name}")[number], f"heads/{name}, block {number}, in {self.folder}") for name in HEADS}
             if len(self.finals(number)[0]) != heads["finals"].sum():
-                yield f"{self.folder / 'finals' / f'{number}.npz'}: missing or incomplete."
+                yield f"{self.folder / 'finals' / f'{number}.crc_npz'}: missing or incomplete."
         except DiskError as error:
             yield str(error)
 
