@@ -27,6 +27,7 @@ from jaxrl_long.runtime import archiving, assemble, disk
 from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.disk import Reader
 from jaxrl_long.runtime.minari import export
+from jaxrl_long.runtime.tracking import read_rows
 from jaxrl_long.trainer import collect, init_state, state_shapes, state_specs, update
 
 SAC = AlgorithmSettings(name="sac", policy_layers=(8,), value_layers=(8,), batch=8, update_ratio=0.1)
@@ -109,6 +110,22 @@ def test_a_full_disk_ends_archiving_with_one_sentence_and_training_goes_on(tmp_p
     assert said.count("archiving has stopped, training goes on: [Errno 28] No space left on device") == 1
     assert "12 updates" in said
     assert json.loads((tmp_path / "summary.json").read_text())["finished"]
+
+
+def test_a_slow_disk_slows_training_and_no_chunk_is_told_to_be_faster_than_it_was(tmp_path, monkeypatch):
+    append = disk.Writer.append
+
+    def slow(*given):
+        time.sleep(0.15)
+        append(*given)
+
+    monkeypatch.setattr(disk.Writer, "append", slow)
+    run(archived(tmp_path, updates=40, chunk=2))
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    # 64 steps a chunk, and a chunk at most every 0.15 s once two are waiting; the last one need not wait.
+    rates = sorted(row["steps_per_s"] for row in rows[5:])
+    assert rates[-3] < 3 * 64 / 0.15
+    assert Reader(tmp_path / "archive").num_rows == 160
 
 
 def test_rounded_observations_take_less_and_rewards_stay_exact(tmp_path):

@@ -49,7 +49,8 @@ class Archiving:
         """Go on from `update` in `folder`, or begin there."""
         self._say = say
         self._taken = jax.jit(partial(newest, program, asked.codec), static_argnums=1)
-        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(WAITING)
+        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue()
+        self._room = threading.Semaphore(WAITING)
         self._failed = False
         one = jax.eval_shape(lambda ring: newest(program, asked.codec, ring, 1), shapes.replay)
         fields = {name: np.zeros((1, *leaf.shape[1:]), leaf.dtype) for name, leaf in named(one.fields).items()}
@@ -69,17 +70,24 @@ class Archiving:
         """One that does nothing."""
         return _Off()
 
+    def wait(self) -> None:
+        """Before a chunk is begun: wait for a disk that is slower than training, so that later no time is taken for a chunk's that is the disk's."""
+        if not self._failed:
+            self._room.acquire()
+
     def take(self, ring: Ring, updates: int) -> None:
-        """Let the newest rollouts be written. Waits only for a disk that is slower than training."""
+        """Let the newest rollouts be written."""
         if not self._failed:
             steps = self._taken(ring, updates)
             self._queue.put(lambda: self._append(steps))
 
     def prepare(self, update: int) -> None:
         """Let the thread fetch what the chunk that begins with `update` will be lent."""
-        if self._lender is not None and (self._drawn is None or self._drawn[0] != update // self._lender.grid):
+        # The thread may give the lender up at any moment.
+        lender = self._lender
+        if lender is not None and (self._drawn is None or self._drawn[0] != update // lender.grid):
             drawn: Future[PyTree] = Future()
-            self._drawn = update // self._lender.grid, drawn
+            self._drawn = update // lender.grid, drawn
             self._queue.put(lambda: self._draw(update, drawn))
 
     def lent(self, update: int) -> PyTree:
@@ -94,8 +102,8 @@ class Archiving:
     def _draw(self, update: int, drawn: "Future[PyTree]") -> None:
         nothing = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._empty)
         try:
-            if self._lender is not None and not self._failed:
-                nothing = self._lender.draw(update, self._empty)
+            if (lender := self._lender) is not None and not self._failed:
+                nothing = lender.draw(update, self._empty)
         # A block that can't be read is no reason to stop writing.
         except Exception as error:
             self._lends_nothing(f"the archive can't be read ({error}), and lends nothing from update {update} on")
@@ -147,8 +155,13 @@ class Archiving:
                 self._say(f"archiving has stopped, training goes on: {first}")
 
     def _append(self, steps: Steps) -> None:
-        if self._failed:
-            return
+        try:
+            if not self._failed:
+                self._write(steps)
+        finally:
+            self._room.release()
+
+    def _write(self, steps: Steps) -> None:
         on_host = jax.device_get(steps)
         self._writer.append(named(on_host.fields), on_host.end, on_host.episode, on_host.age, cut_observations(on_host))
 
@@ -158,6 +171,9 @@ class _Off(Archiving):
 
     def __init__(self) -> None:
         pass
+
+    def wait(self) -> None:
+        """Nothing."""
 
     def take(self, ring: Ring, updates: int) -> None:
         """Nothing."""

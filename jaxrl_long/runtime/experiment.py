@@ -182,6 +182,7 @@ class Experiment:
         last_save = self.free_since = time.perf_counter()
         while self.update < self.schedule.total and not self.stop.poll():
             end = self.schedule.next(self.update)
+            self.archiving.wait()
             state, totals, fault = self.chunk(state, jnp.int32(end - self.update), self.archiving.lent(self.update))
             self.archiving.prepare(end)
             # Before the next chunk takes the state over.
