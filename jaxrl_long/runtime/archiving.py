@@ -25,7 +25,7 @@ WAITING = 2
 
 
 class Steps(NamedTuple):
-    """The newest R rows of a ring, copied; leaves [R, N, ...]."""
+    """The rows of one of a ring's newest rollouts, copied; leaves [T, N, ...]."""
 
     fields: dict[str, PyTree]
     end: Any
@@ -48,11 +48,12 @@ class Archiving:
     ) -> None:
         """Go on from `update` in `folder`, or begin there."""
         self._say = say
-        self._taken = jax.jit(partial(newest, program, asked.codec), static_argnums=1)
+        # Compiled now: in a chunk's time it would be taken for the chunk's.
+        self._taken = jax.jit(partial(taken, program, asked.codec)).lower(shapes.replay, jax.ShapeDtypeStruct((), jnp.int32)).compile()
         self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._room = threading.Semaphore(WAITING)
         self._failed = False
-        one = jax.eval_shape(lambda ring: newest(program, asked.codec, ring, 1), shapes.replay)
+        one = jax.eval_shape(partial(taken, program, asked.codec), shapes.replay, jnp.int32(0))
         fields = {name: np.zeros((1, *leaf.shape[1:]), leaf.dtype) for name, leaf in named(one.fields).items()}
         self._writer: Any = None
         self._guarded(lambda: setattr(self, "_writer", Writer(folder, program.num_envs, fields, update * program.rollout_length, about, asked.limit_bytes())))
@@ -78,8 +79,8 @@ class Archiving:
     def take(self, ring: Ring, updates: int) -> None:
         """Let the newest rollouts be written."""
         if not self._failed:
-            steps = self._taken(ring, updates)
-            self._queue.put(lambda: self._append(steps))
+            rollouts = [self._taken(ring, np.int32(back)) for back in range(updates - 1, -1, -1)]
+            self._queue.put(lambda: self._append(rollouts))
 
     def prepare(self, update: int) -> None:
         """Let the thread fetch what the chunk that begins with `update` will be lent."""
@@ -154,10 +155,11 @@ class Archiving:
                 first = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
                 self._say(f"archiving has stopped, training goes on: {first}")
 
-    def _append(self, steps: Steps) -> None:
+    def _append(self, rollouts: list[Steps]) -> None:
         try:
             if not self._failed:
-                self._write(steps)
+                for steps in rollouts:
+                    self._write(steps)
         finally:
             self._room.release()
 
@@ -198,21 +200,16 @@ def grid(program: Program) -> int:
     return min(ARCHIVED, program.layout.segments)
 
 
-def newest(program: Program, codec: str, ring: Ring, rollouts: int) -> Steps:
-    """Copies of the newest rows, decoded."""
+def taken(program: Program, codec: str, ring: Ring, back: Any) -> Steps:
+    """A copy of the rollout that was written `back` writes ago, decoded."""
     layout = program.layout
-
-    def one(back: Any) -> tuple[dict[str, PyTree], Any]:
-        rows = earlier(ring, layout, back)
-        floats = {"obs": rows["obs"], "action": program.algorithm.action(rows)}
-        rounded = jax.tree.map(lambda leaf: leaf.astype(codec) if leaf.dtype == jnp.float32 else leaf, floats)
-        exact = {name: rows[name] for name in ("reward", "age") if name in rows}
-        return rounded | exact, (rows["terminated"] * TERMINATED + rows["truncated"] * TRUNCATED).astype(jnp.uint8)
-
-    fields, end = jax.lax.map(one, jnp.arange(rollouts - 1, -1, -1))
-    fields, end = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (fields, end))
-    first = (ring.cursor // layout.length - rollouts) % layout.segments
-    return Steps(fields, end, ring.before.episode[first], ring.before.cut[first], ring.age[first], ring.finals)
+    rows = earlier(ring, layout, back)
+    floats = {"obs": rows["obs"], "action": program.algorithm.action(rows)}
+    rounded = jax.tree.map(lambda leaf: leaf.astype(codec) if leaf.dtype == jnp.float32 else leaf, floats)
+    exact = {name: rows[name] for name in ("reward", "age") if name in rows}
+    end = (rows["terminated"] * TERMINATED + rows["truncated"] * TRUNCATED).astype(jnp.uint8)
+    number = (ring.cursor // layout.length - 1 - back) % layout.segments
+    return Steps(rounded | exact, end, ring.before.episode[number], ring.before.cut[number], ring.age[number], ring.finals)
 
 
 def named(fields: Mapping[str, PyTree]) -> Rows:

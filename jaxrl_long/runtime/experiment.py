@@ -185,13 +185,13 @@ class Experiment:
             self.archiving.wait()
             state, totals, fault = self.chunk(state, jnp.int32(end - self.update), self.archiving.lent(self.update))
             self.archiving.prepare(end)
-            # Before the next chunk takes the state over.
-            self.archiving.take(state.replay, end - self.update)
             self.stop.something_to_save()
             self.checkpoints.raise_failure()
             if pending:
                 # The device is busy with the next chunk meanwhile.
                 self._log(pending)
+            # Before the next chunk takes the state over, and after the last one's time was taken: a CPU waits here until this chunk is done.
+            self.archiving.take(state.replay, end - self.update)
             pending = Launched(end, end - self.update, totals, fault)
             self.update, self.score = end, None
             save = bool(self.settings.checkpoint.every) and time.perf_counter() - last_save >= self.settings.checkpoint.every
