@@ -154,7 +154,7 @@ devices.prepare("cpu", settings.devices, settings.precision, settings.compilatio
 import jax, numpy as np
 from jaxrl_long.runtime import assemble
 from jaxrl_long.runtime.checkpoint import Checkpoints
-from jaxrl_long.trainer import state_shapes
+from jaxrl_long.launch import state_shapes
 checkpoints = Checkpoints({str(folder / "checkpoints")!r})
 state, _ = checkpoints.restore(checkpoints.latest(), state_shapes(assemble.program(settings)))
 def digest(leaf):

@@ -59,7 +59,10 @@ def _ring(options: Options, cuts: int = 1) -> tuple[Any, Any, Any, Any]:
     fields = {"obs": jnp.ones((*shape, options.obs)), "action": jnp.ones((*shape, options.action)), "reward": jnp.ones(shape)}
     ends = Ends(jnp.zeros(shape, bool), jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32), jnp.ones((*shape, options.obs)))
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), fields)
-    make = lambda: make_ring(layout, shapes, jax.ShapeDtypeStruct((options.envs, options.obs), jnp.float32), options.envs)  # noqa: E731
+
+    def make() -> Any:
+        return make_ring(layout, shapes, jax.ShapeDtypeStruct((options.envs, options.obs), jnp.float32), options.envs)
+
     return layout, make, fields, ends
 
 

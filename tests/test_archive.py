@@ -14,10 +14,11 @@ from jaxrl_long.envs.archive import Archive, drawn, make_archive, remembered
 from jaxrl_long.envs.brax import BraxSimulator
 from jaxrl_long.envs.probes import CountEnv, Keyed, LateReward, RareTrap
 from jaxrl_long.envs.vector import EnvState, Moment, Outcome, VectorEnv
+from jaxrl_long.launch import init_state, make_chunk, state_shapes
 from jaxrl_long.learning.moments import Sum
 from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.evaluation import make_evaluator
-from jaxrl_long.trainer import Program, init_state, make_chunk, state_shapes
+from jaxrl_long.trainer import Program
 
 
 def environments(ages: list[int]) -> EnvState:

@@ -22,13 +22,14 @@ from worlds import assert_bit_equal
 from jaxrl_long import archive, cli
 from jaxrl_long.config import AlgorithmSettings, ArchiveSettings, ReplaySettings, Settings
 from jaxrl_long.fields import RunError
+from jaxrl_long.launch import init_state, state_shapes, state_specs
 from jaxrl_long.replay.ring import TRUNCATED
-from jaxrl_long.runtime import archiving, assemble, disk
+from jaxrl_long.runtime import archiving, assemble, disk_writer
 from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.disk import Reader
 from jaxrl_long.runtime.minari import export
 from jaxrl_long.runtime.tracking import read_rows
-from jaxrl_long.trainer import collect, init_state, state_shapes, state_specs, update
+from jaxrl_long.trainer import collect, update
 
 SAC = AlgorithmSettings(name="sac", policy_layers=(8,), value_layers=(8,), batch=8, update_ratio=0.1)
 
@@ -105,7 +106,7 @@ def test_a_full_disk_ends_archiving_with_one_sentence_and_training_goes_on(tmp_p
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(disk.Writer, "append", full)
+    monkeypatch.setattr(disk_writer.Writer, "append", full)
     said = run(archived(tmp_path))
     assert said.count("archiving has stopped, training goes on: [Errno 28] No space left on device") == 1
     assert "12 updates" in said
@@ -113,13 +114,13 @@ def test_a_full_disk_ends_archiving_with_one_sentence_and_training_goes_on(tmp_p
 
 
 def test_a_slow_disk_slows_training_and_no_chunk_is_told_to_be_faster_than_it_was(tmp_path, monkeypatch):
-    append = disk.Writer.append
+    append = disk_writer.Writer.append
 
     def slow(*given):
         time.sleep(0.15)
         append(*given)
 
-    monkeypatch.setattr(disk.Writer, "append", slow)
+    monkeypatch.setattr(disk_writer.Writer, "append", slow)
     run(archived(tmp_path, updates=40, chunk=2))
     rows = read_rows(tmp_path / "metrics.jsonl")
     # 64 steps a chunk, and a chunk at most every 0.15 s once two are waiting; the last one need not wait.

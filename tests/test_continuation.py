@@ -12,12 +12,12 @@ from worlds import program
 
 from jaxrl_long.envs.probes import RandomStart
 from jaxrl_long.fields import ConfigError
+from jaxrl_long.launch import init_state
 from jaxrl_long.runtime import continuation
 from jaxrl_long.runtime.continuation import Store, continued
 from jaxrl_long.runtime.evaluation import Evaluator, Snapshot, make_evaluator
 from jaxrl_long.runtime.progress import steps_bar
 from jaxrl_long.runtime.stop import SAVED, Stop
-from jaxrl_long.trainer import init_state
 
 STOPS = [50, 300, 1000]
 PLAN = program(RandomStart(die_at=700), horizon=1000)

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxrl_long.runtime import disk
-from jaxrl_long.runtime.disk import BLOCK, TERMINATED, TRUNCATED, DiskError, Reader, Writer
+from jaxrl_long.runtime.disk import BLOCK, TERMINATED, TRUNCATED, DiskError, Reader
+from jaxrl_long.runtime.disk_writer import Writer
 
 ENVS = 3
 
@@ -203,7 +204,7 @@ CHILD = """
 import sys, pathlib
 sys.path.insert(0, sys.argv[2])
 from test_disk import history, standing, add, ENVS
-from jaxrl_long.runtime.disk import Writer
+from jaxrl_long.runtime.disk_writer import Writer
 fields, end = history(40_000, seed=5)
 writer = Writer(pathlib.Path(sys.argv[1]), ENVS, {name: array[:1] for name, array in fields.items()}, 0, {})
 for first in range(0, 40_000, 100):

@@ -9,8 +9,8 @@ import pytest
 from worlds import assert_bit_equal, program, trained
 
 from jaxrl_long.envs.probes import BreakAt, CountEnv, RandomStart
+from jaxrl_long.launch import init_state
 from jaxrl_long.runtime.evaluation import make_evaluator, snapshot
-from jaxrl_long.trainer import init_state
 
 
 @pytest.mark.parametrize(("horizon", "die_at", "expected"), [(20, 0, 20.0), (20, 7, 7.0), (2000, 0, 2000.0)])

@@ -13,6 +13,7 @@ from worlds import assert_bit_equal
 from jaxrl_long.config import AlgorithmSettings, CheckpointSettings, DisturbSettings, EnvSettings, EvalSettings, EvaluateSettings, Settings, StopSettings
 from jaxrl_long.envs import registry
 from jaxrl_long.fields import ConfigError, RunError
+from jaxrl_long.launch import state_shapes
 from jaxrl_long.runtime import assemble, assessment, experiment, faults
 from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.evaluation import Snapshot
@@ -20,7 +21,6 @@ from jaxrl_long.runtime.progress import View
 from jaxrl_long.runtime.stop import Stop
 from jaxrl_long.runtime.tracking import Background, Trackers, read_rows
 from jaxrl_long.stored import load_settings
-from jaxrl_long.trainer import state_shapes
 
 PROBES = "jaxrl_long.envs.probes"
 

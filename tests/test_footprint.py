@@ -7,8 +7,8 @@ from worlds import program
 from jaxrl_long.config import ReplaySettings, Settings
 from jaxrl_long.envs.probes import CountEnv
 from jaxrl_long.fields import ConfigError
+from jaxrl_long.launch import init_state, state_shapes
 from jaxrl_long.runtime import footprint, memory
-from jaxrl_long.trainer import init_state, state_shapes
 
 
 @pytest.mark.parametrize("devices", [1, 2])

@@ -11,10 +11,10 @@ from worlds import program, trained
 
 from jaxrl_long.envs.goals import BitFlip
 from jaxrl_long.fields import ConfigError
+from jaxrl_long.launch import init_state, make_chunk
 from jaxrl_long.replay.hindsight import relabelled
 from jaxrl_long.replay.sampling import View
 from jaxrl_long.runtime.evaluation import make_evaluator
-from jaxrl_long.trainer import init_state, make_chunk
 
 BITS = 10
 SAC: dict[str, Any] = {"name": "sac", "num_envs": 16, "rollout_length": 4, "horizon": BITS, "batch": 64}

@@ -8,10 +8,11 @@ from test_experiment import run, settings, stopped_after, without_times
 from worlds import assert_bit_equal
 
 from jaxrl_long.config import CheckpointSettings, EvalSettings, Settings
+from jaxrl_long.launch import state_shapes
 from jaxrl_long.runtime import assemble
 from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.tracking import read_rows
-from jaxrl_long.trainer import TrainState, state_shapes
+from jaxrl_long.trainer import TrainState
 
 LASTING = EvalSettings(every=1, num_envs=4, window=10, lasting=True)
 

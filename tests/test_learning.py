@@ -11,9 +11,10 @@ from worlds import program
 
 from jaxrl_long.envs import probes
 from jaxrl_long.envs.classic import CartPole, GridWorld
+from jaxrl_long.launch import init_state, make_chunk
 from jaxrl_long.learning.moments import normalize
 from jaxrl_long.runtime.evaluation import make_evaluator
-from jaxrl_long.trainer import Program, TrainState, init_state, make_chunk
+from jaxrl_long.trainer import Program, TrainState
 
 SPEED: dict[str, Any] = {"learning_rate": 3e-3, "schedule": "linear", "minibatches": 4, "epochs": 4, "policy_layers": (64, 64), "value_layers": (64, 64)}
 

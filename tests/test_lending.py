@@ -18,12 +18,12 @@ from worlds import assert_bit_equal
 from jaxrl_long.algorithms.sac import _exchanged
 from jaxrl_long.config import AlgorithmSettings, ArchiveSettings, ReplaySettings, Settings
 from jaxrl_long.fields import ConfigError
+from jaxrl_long.launch import state_shapes
 from jaxrl_long.replay.sampling import Standing, Transition
-from jaxrl_long.runtime import assemble, disk, experiment, lending
+from jaxrl_long.runtime import assemble, disk, disk_writer, experiment, lending
 from jaxrl_long.runtime.disk import TERMINATED, TRUNCATED, Reader
 from jaxrl_long.runtime.lending import Lender, lent_shapes
 from jaxrl_long.runtime.progress import View
-from jaxrl_long.trainer import state_shapes
 
 SAC = AlgorithmSettings(name="sac", policy_layers=(8,), value_layers=(8,), batch=8, update_ratio=0.1, n_step=3)
 
@@ -31,7 +31,7 @@ SAC = AlgorithmSettings(name="sac", policy_layers=(8,), value_layers=(8,), batch
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of 8 rows, which a short run fills."""
-    for module in (disk, lending):
+    for module in (disk, disk_writer, lending):
         monkeypatch.setattr(module, "BLOCK", 8)
 
 

@@ -11,8 +11,8 @@ from worlds import assert_bit_equal, largest_difference, program, trained
 from jaxrl_long.algorithms.ppo import PPO
 from jaxrl_long.algorithms.protocol import Rollout
 from jaxrl_long.envs.probes import ChosenReward, CountEnv
+from jaxrl_long.launch import empty_rollout, init_state
 from jaxrl_long.replay.sampling import View
-from jaxrl_long.trainer import empty_rollout, init_state
 
 
 def improved(progress: float, **changes):

@@ -13,11 +13,11 @@ from worlds import assert_bit_equal
 from jaxrl_long.cli.folders import stored_for
 from jaxrl_long.config import AlgorithmSettings, ReplaySettings, Settings
 from jaxrl_long.fields import ConfigError
+from jaxrl_long.launch import empty_ring, init_state, state_shapes
 from jaxrl_long.rules import broken
 from jaxrl_long.runtime import assemble, experiment, footprint, memory
 from jaxrl_long.runtime.progress import View
 from jaxrl_long.stored import load_settings
-from jaxrl_long.trainer import empty_ring, init_state, state_shapes
 
 SAC = AlgorithmSettings(name="sac", policy_layers=(8,), value_layers=(8,), batch=8, update_ratio=0.1)
 

@@ -42,7 +42,9 @@ def test_every_run_is_a_line_with_its_numbers_and_the_settings_that_differ(folde
 
 
 def test_runs_are_chosen_and_sorted(folder, capsys):
-    names = lambda *words: [json.loads(line)["name"] for line in called(capsys, str(folder), "json=true", *words)[1].splitlines()]  # noqa: E731
+    def names(*words: str) -> list[str]:
+        return [json.loads(line)["name"] for line in called(capsys, str(folder), "json=true", *words)[1].splitlines()]
+
     assert names("sort=-seed") == ["b", "a", "c"]
     assert names("where=env = 'ant' and \"return\" > 165") == ["b"]
     assert names("where=status = 'interrupted'") == ["c"]

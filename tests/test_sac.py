@@ -10,9 +10,9 @@ from worlds import arrays, program, trained
 from jaxrl_long.algorithms.sac import SAC
 from jaxrl_long.envs import probes
 from jaxrl_long.envs.classic import CartPole
+from jaxrl_long.launch import init_state, make_chunk
 from jaxrl_long.learning.moments import normalize
 from jaxrl_long.runtime.evaluation import make_evaluator
-from jaxrl_long.trainer import init_state, make_chunk
 
 SIZES: dict[str, Any] = {"name": "sac", "num_envs": 16, "rollout_length": 4, "capacity": 400, "begin": 256, "batch": 64, "update_ratio": 0.125,
                          "learning_rate": 3e-3, "schedule": "constant", "policy_layers": (64, 64), "value_layers": (64, 64), "max_grad_norm": 100.0,

@@ -12,8 +12,8 @@ from jaxrl_long import trainer
 from jaxrl_long.algorithms.batches import values_after
 from jaxrl_long.algorithms.protocol import Rollout
 from jaxrl_long.envs.probes import BreakAt, CountEnv, HugeReward, RandomStart
+from jaxrl_long.launch import init_state, make_chunk, read, state_shapes
 from jaxrl_long.learning.moments import Count, Sum
-from jaxrl_long.trainer import init_state, make_chunk, read, state_shapes
 
 
 @pytest.mark.parametrize("kind", KINDS)

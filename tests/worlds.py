@@ -9,8 +9,9 @@ import numpy as np
 
 from jaxrl_long.config import AlgorithmSettings, EnvSettings, ReplaySettings, Settings
 from jaxrl_long.envs.vector import VectorEnv
+from jaxrl_long.launch import init_state, make_chunk, read
 from jaxrl_long.runtime import assemble
-from jaxrl_long.trainer import Program, TrainState, init_state, make_chunk, read
+from jaxrl_long.trainer import Program, TrainState
 
 SMALL = AlgorithmSettings(policy_layers=(8,), value_layers=(8,), minibatches=2, epochs=2)
 KINDS: dict[str, dict[str, Any]] = {

@@ -154,7 +154,10 @@ class SAC:
             return jax.lax.scan(step, (learner, replay.ring), jax.random.split(key, self.gradient_steps))
 
         shapes = jax.eval_shape(steps)[1]
-        waiting = lambda: ((learner, replay.ring), jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))  # noqa: E731
+
+        def waiting() -> tuple[tuple[SACLearner, Ring], Report]:
+            return (learner, replay.ring), jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+
         (learner, ring), reports = jax.lax.cond(replay.ready, steps, waiting)
         report = {name: jnp.sum(x) if name.endswith("_count") else jnp.mean(x) for name, x in reports.items()}
         return learner, ring, _mean(report, axis) | {"learning_rate": rate, "reward_rms": self._reward_unit(learner)}

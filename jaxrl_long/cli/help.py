@@ -24,7 +24,9 @@ def help_text(command: Command, settings: Any) -> str:
     words = [f"python -m {command.runs_as}"]
     verbs = [*command.verbs, *command.subcommands]
     words += ["[VERB]"] if verbs else []
-    words += [f"[{command.takes.upper()} ...]" if command.paths[1] > 1 else command.takes.upper()] if command.paths[1] else []
+    fewest, most = command.paths
+    place = command.takes.upper() + (" ..." if most > 1 else "")
+    words += [place if fewest else f"[{place}]"] if most else []
     words += ["[-m]", "[key=value ...]"]
     parts = [f"Usage: {' '.join(words)}", "", command.summary, ""]
     parts += [f"Verbs: {', '.join(verbs)}", ""] if verbs else []

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from jaxrl_long import rules
 from jaxrl_long.config import MAX_ENVS, Settings
+from jaxrl_long.launch import init_state, make_chunk, state_shapes, without_ring
 from jaxrl_long.planning.cache import Known
 from jaxrl_long.planning.model import Measured, Spread
 from jaxrl_long.runtime import assemble, footprint, memory, shares
@@ -21,7 +22,7 @@ from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.evaluation import EvalState, make_evaluator
 from jaxrl_long.runtime.process import started
 from jaxrl_long.runtime.stop import Stop
-from jaxrl_long.trainer import Program, TrainState, init_state, make_chunk, state_shapes, without_ring
+from jaxrl_long.trainer import Program, TrainState
 
 REPEATS = 7
 FEW = 3

@@ -15,7 +15,8 @@ import numpy as np
 
 from jaxrl_long.config import ARCHIVED, ArchiveSettings
 from jaxrl_long.replay.ring import TERMINATED, TRUNCATED, Ring, earlier
-from jaxrl_long.runtime.disk import Rows, Writer
+from jaxrl_long.runtime.disk import Rows
+from jaxrl_long.runtime.disk_writer import Writer
 from jaxrl_long.runtime.lending import Lender, lent_shapes
 from jaxrl_long.trainer import Program, TrainState
 from jaxrl_long.typing import PyTree

@@ -14,6 +14,7 @@ import jax
 from jaxrl_long import __version__
 from jaxrl_long.config import EvaluateSettings, Settings
 from jaxrl_long.fields import ConfigError, to_plain
+from jaxrl_long.launch import state_shapes
 from jaxrl_long.runtime import assemble, endurance
 from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.continuation import Store, continued
@@ -22,7 +23,7 @@ from jaxrl_long.runtime.experiment import EVAL_SEED
 from jaxrl_long.runtime.folder import RunFolder, now, record
 from jaxrl_long.runtime.progress import steps_bar
 from jaxrl_long.runtime.stop import Stop
-from jaxrl_long.trainer import Program, TrainState, state_shapes
+from jaxrl_long.trainer import Program, TrainState
 
 BESIDE = ("run", "json", "devices", "compilation_cache", "checkpoint")
 """Settings that don't decide the numbers; the checkpoint does, by its update."""

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from jaxrl_long.config import Settings
 from jaxrl_long.fields import RunError, to_plain
+from jaxrl_long.launch import Totals, empty_ring, init_state, make_chunk, read, state_shapes, without_ring
 from jaxrl_long.runtime import archiving, assemble, devices, faults, footprint, shares
 from jaxrl_long.runtime.archiving import Archiving
 from jaxrl_long.runtime.checkpoint import CheckpointError, Checkpoints
@@ -28,7 +29,7 @@ from jaxrl_long.runtime.stop import Stop
 from jaxrl_long.runtime.tracking import MetricsFile, make_trackers
 from jaxrl_long.runtime.tracking.jsonl import clean
 from jaxrl_long.stored import save_settings
-from jaxrl_long.trainer import Fault, Totals, TrainState, empty_ring, init_state, make_chunk, read, state_shapes, without_ring
+from jaxrl_long.trainer import Fault, TrainState
 
 STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 """What the system says when a disk is full, read-only, forbidden or broken."""

@@ -8,8 +8,9 @@ import jax
 
 from jaxrl_long.config import MAX_INT32, Settings
 from jaxrl_long.fields import ConfigError
+from jaxrl_long.launch import state_shapes
 from jaxrl_long.runtime import assemble, devices, memory
-from jaxrl_long.trainer import Program, TrainState, state_shapes
+from jaxrl_long.trainer import Program, TrainState
 
 
 def needed(program: Program, shapes: TrainState) -> memory.Need:

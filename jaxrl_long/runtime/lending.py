@@ -4,7 +4,7 @@ Which ones is a function of the seed and the update alone: rows so old that they
 writes got to them. So a resumed run draws the same. Few blocks are read, and many transitions taken from each: reading is by the block.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -87,13 +87,15 @@ class Lender:
         next_obs = {name: rows[name][last + 1, env].astype(np.float32) for name in rows if name.startswith("obs")}
         kept = self._with_finals(reader, block, low, last, env, kind == TRUNCATED, next_obs)
         heads = {name: reader.store(f"heads/{name}")[block, columns].read().result() for name in ("episode", "age")}
+        stands = standing(ended, heads, row, env, (first + row) // self.program.rollout_length)
         fields = {name: rows[name][row, env] for name in rows if name != "end"}
         return cast(Any, Transition)(
             fields=_nested({name: value.astype(np.float32) if value.dtype.kind == "f" else value for name, value in fields.items()}),
             reward=reward,
             weight=np.where(kind == TERMINATED, 0.0, self.discount**taken),
             next_obs=_nested(next_obs)["obs"],
-            standing=standing(ended, heads, row, env, (first + row) // self.program.rollout_length),
+            # Where episodes may begin at any age, it was stored.
+            standing=replace(stands, age=rows["age"][row, env]) if "age" in rows else stands,
             usable=kept,
         )
 

@@ -17,8 +17,9 @@ from jax.sharding import PartitionSpec as P
 from jaxrl_long import __version__
 from jaxrl_long.config import SPEED, Settings
 from jaxrl_long.fields import to_plain
+from jaxrl_long.launch import empty_rollout, state_specs
 from jaxrl_long.runtime.folder import write_atomically
-from jaxrl_long.trainer import AXIS, Program, TrainState, empty_rollout, improve, observe, state_specs, store
+from jaxrl_long.trainer import AXIS, Program, TrainState, improve, observe, store
 from jaxrl_long.typing import Array
 
 REPEATS = 3
