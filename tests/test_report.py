@@ -203,7 +203,7 @@ def test_a_real_run_has_a_page(tmp_path):
     found = runs.read(tmp_path / "run")
     assert (found.status, found.progress, len(found.processes)) == ("finished", 1.0, 2)
     said = text(pages.one(found))
-    assert "went on on 1 x cpu" in said or "went on" in said
+    assert "resumed on 1 x cpu" in said
     assert "128 of 128 environment steps" in said
 
 

@@ -162,7 +162,7 @@ def _history(run: Run) -> Iterator[str]:
     events: list[tuple[str, str]] = []
     for number, process in enumerate(run.processes):
         device = process.get("device") or {}
-        what = "began" if number == 0 else "went on"
+        what = "began" if number == 0 else "resumed"
         events.append(
             (process["started"][:19].replace("T", " "), f"{what} on {device.get('used', '?')} x {device.get('kind', '?')}, host {process.get('host', '?')}")
         )
