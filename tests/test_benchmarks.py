@@ -206,7 +206,8 @@ asked = dict(word.split("=", 1) for word in words)
 if name == "jaxrl_long.evaluate":
     print("a progress bar")
     print(json.dumps({"horizon": int(asked["horizon"]), "alive": 1.0, "alive_at": {"1000": 1.0}, "reward_per_step": 5.7, "median_life": None,
-                      "reward_per_step_by_age": {"0-1000": 6.0, "1000-10000": 5.8, "10000-16000": 5.6, "16000-20000": None}, "steps_between_failures": None, "steps_between_failures_at_least": 341333.3}))
+                      "reward_per_step_by_age": {"0-1000": 6.0, "1000-10000": 5.8, "10000-16000": 5.6, "16000-20000": None},
+                      "steps_between_failures": None, "steps_between_failures_at_least": 341333.3}))
     sys.exit()
 import pathlib
 folder = pathlib.Path(asked["run_dir"])
