@@ -9,6 +9,7 @@ import functools
 import inspect
 import itertools
 import math
+import re
 import textwrap
 import types
 import typing
@@ -115,6 +116,13 @@ def show(value: Any) -> str:
 def shorten(text: str) -> str:
     """Text cut to 80 characters."""
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def masked(text: str) -> str:
+    """Text without the passwords of the addresses in it: postgresql://user:***@host/name."""
+    # To the last @ of the word: a password may hold one, though it should be written %40.
+    text = re.sub(r"(\w://[^\s:/?#@]*:)\S+@", r"\1***@", text)
+    return re.sub(r"([?&]\w*password=)[^&\s]+", r"\1***", text, flags=re.IGNORECASE)
 
 
 def to_plain(tree: Any) -> Any:
