@@ -120,8 +120,8 @@ def shorten(text: str) -> str:
 
 def masked(text: str) -> str:
     """Text without the passwords of the addresses in it: postgresql://user:***@host/name."""
-    # To the last @ of the word: a password may hold one, though it should be written %40.
-    text = re.sub(r"(\w://[^\s:/?#@]*:)\S+@", r"\1***@", text)
+    # To the last @ of the line: a password may hold one, or a space, though these should be written %40 and %20.
+    text = re.sub(r"(\w://[^\s:/?#@]*:).+@", r"\1***@", text)
     return re.sub(r"([?&]\w*password=)[^&\s]+", r"\1***", text, flags=re.IGNORECASE)
 
 

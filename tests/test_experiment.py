@@ -193,21 +193,21 @@ def test_a_chunk_size_that_was_measured_is_kept_by_the_resumed_run(tmp_path):
 
 def test_trackers_that_are_slow_or_raise_neither_stop_nor_slow_a_run(tmp_path, monkeypatch):
     class Slow:
-        def start(self, run_name, config, folder, resume_id):
+        def start(self, run_name, config, folder, resume_id, past):
             time.sleep(5)
             return "slow"
 
         def log(self, row, step):
             time.sleep(5)
 
-        def finish(self, summary):
+        def finish(self, summary, files):
             time.sleep(5)
 
         def abandon(self):
             pass
 
     class Broken(Slow):
-        def start(self, run_name, config, folder, resume_id):
+        def start(self, run_name, config, folder, resume_id, past):
             raise RuntimeError("no")
 
         def log(self, row, step):

@@ -18,7 +18,7 @@ SUCH_AS = "Such as sqlite:////home/me/mlflow.db, postgresql://me@host/name or ht
 def trackers_are_installed(settings: Settings) -> Iterator[str]:
     """A tracker's packages can be imported."""
     for name in dict.fromkeys(settings.tracker):
-        driver = ("psycopg2",) if name == "mlflow" and settings.mlflow.uri.startswith("postgresql:") else ()
+        driver = ("psycopg",) if name == "mlflow" and settings.mlflow.uri.startswith("postgresql:") else ()
         missing = [package for package in NEEDS[name] + driver if not _installed(package)]
         if missing:
             yield f"tracker={name} needs {' and '.join(missing)}, not installed here: pip install 'jaxrl_long[{name}]'."

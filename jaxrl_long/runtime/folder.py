@@ -37,6 +37,7 @@ class RunFolder:
         self.archive = self.path / "archive"
         self.endurance = self.path / "endurance.jsonl"
         self.trackers = self.path / "trackers.json"
+        self.pictures = self.path / "pictures"
         self.lock = self.path / "lock"
 
     def tracker_ids(self) -> dict[str, str]:
@@ -48,7 +49,7 @@ class RunFolder:
 
     def videos(self) -> list[Path]:
         """What was rendered of the run."""
-        return sorted(path for suffix in ("gif", "mp4") for path in self.path.glob(f"render*/**/*.{suffix}"))
+        return sorted(path for suffix in ("gif", "mp4") for path in self.pictures.glob(f"**/*.{suffix}"))
 
     def create(self) -> "RunFolder":
         """Make the folder if it is not there. Raises ConfigError if it can't be made or written."""

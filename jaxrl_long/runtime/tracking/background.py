@@ -27,6 +27,7 @@ class Background:
         self._calls: queue.Queue[tuple[str, Callable[[], Any]]] = queue.Queue(capacity)
         self._current: tuple[str, float] = ("", 0.0)
         self._dead = False
+        self._told = False
         self._lost = 0
         self._thread = threading.Thread(target=self._run, name=f"tracker-{name}", daemon=True)
 
@@ -92,7 +93,14 @@ class Background:
             call()
         # Whatever a tracker raises is its own trouble, not the run's.
         except Exception as error:
-            if self._lost == 0:
-                self._say(f"{self._name} failed to {what}: {type(error).__name__}: {masked(str(error))}. The run goes on; metrics.jsonl has everything.")
-            self._lost += 1
+            if not self._told:
+                self._say(f"{self._name} failed to {what}: {reason(error)}. The run goes on; metrics.jsonl has everything.")
+            self._told = True
+            self._lost += what == "log"
             self._dead = self._dead or what == "start"
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, in a line without passwords."""
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {masked(first)[:400]}".rstrip(".")

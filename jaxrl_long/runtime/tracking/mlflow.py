@@ -1,23 +1,29 @@
 """MLflow: a database (SQLite, PostgreSQL) or a server, by its small client."""
 
+import contextlib
 import importlib.util
 import logging
 import os
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from jaxrl_long import __version__
 from jaxrl_long.config import MlflowSettings
 from jaxrl_long.fields import masked
+from jaxrl_long.runtime.tracking.background import reason
 from jaxrl_long.runtime.tracking.protocol import Row
 
 IDENTITY = "jaxrl_long.id"
 """Tag by which a later process finds the run: MLflow itself chooses the ids of runs."""
 LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1", "PGCONNECT_TIMEOUT": "10"}
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "MLFLOW_LOGGING_LEVEL": "CRITICAL"}
+AGAIN_S = 30.0
+"""Between two tries, where the database does not answer."""
 LONGEST = 6000
 """Characters of a parameter's value that MLflow takes; of a tag's it takes more."""
 PARAMETERS, METRICS = 100, 1000
@@ -25,49 +31,43 @@ PARAMETERS, METRICS = 100, 1000
 
 
 class MlflowTracker:
-    """One run of MLflow. Slow to import and to start: use it behind `Background`."""
+    """One run of MLflow. Slow to import and to start: use it behind `Background`. Rows wait for a database that does not answer."""
 
     def __init__(self, settings: MlflowSettings, say: Callable[[str], None]) -> None:
         """Keep the settings; nothing is imported before `start`."""
         self._settings, self._say = settings, say
+        self._open: Callable[[], None] = lambda: None
+        """Opens the run; nothing to do once it is open."""
         self._client: Any = None
-        self._run = ""
+        self._uri = self._run = ""
         self._has: set[int] = set()
         """Steps that the run has."""
         self._waiting: list[tuple[Row, int, int]] = []
         """Rows that were not taken yet, with step and time in milliseconds."""
+        self._again = 0.0
+        """When it is tried again, of `time.monotonic`."""
+        self._told = False
 
     def start(self, run_name: str, config: dict[str, Any], folder: Path, resume_id: str | None, past: Sequence[Row]) -> str:
         """Open the run, or go on with the one tagged `resume_id`."""
-        uri = address(self._settings.uri, folder)
+        self._uri, identity = address(self._settings.uri, folder), resume_id or run_name
         _prepare()
-        from mlflow.tracking import MlflowClient
-
-        identity = resume_id or run_name
-        self._client = client = MlflowClient(tracking_uri=uri)
-        experiment = self._experiment(uri, folder)
-        found = client.search_runs([experiment], f"tags.`{IDENTITY}` = '{identity}'", max_results=1)
-        tags = {IDENTITY: identity, "jaxrl_long.version": __version__, "env": str(config["env"]["name"]), "algorithm": str(config["algorithm"]["name"])}
-        run = found[0] if found else client.create_run(experiment, run_name=run_name, tags=tags)
-        self._run = run.info.run_id
-        if found:
-            client.update_run(self._run, status="RUNNING")
-            self._has = {metric.step for metric in client.get_metric_history(self._run, "env_steps")}
-        self._describe(config, run.data.params)
-        self._waiting = [(row, row["env_steps"], _now()) for row in past if row["env_steps"] not in self._has]
-        self._say(f"mlflow: {_look(uri)}")
-        self._flush()
+        self._waiting = [(row, row["env_steps"], _now()) for row in past]
+        self._open = lambda: self._begin(run_name, identity, config, folder)
+        self._try()
         return identity
 
     def log(self, row: Row, step: int) -> None:
-        """Hand over the numbers of a row, once; what was not taken is tried again with the next one."""
-        if step not in self._has:
-            self._waiting.append((row, step, _now()))
-        self._flush()
+        """Hand over the numbers of a row, once."""
+        self._waiting.append((row, step, _now()))
+        if time.monotonic() >= self._again:
+            self._try()
 
     def finish(self, summary: dict[str, Any], files: Sequence[Path]) -> None:
         """Hand over what is left, how it ended, and the files; and close."""
-        self._flush()
+        self._try()
+        if self._waiting or not self._run:
+            raise RuntimeError(f"{len(self._waiting)} rows were not taken")
         for name in ("finished", "stopped_by"):
             if summary.get(name) is not None:
                 self._client.set_tag(self._run, name, str(summary[name]))
@@ -79,14 +79,52 @@ class MlflowTracker:
     def abandon(self) -> None:
         """Nothing holds up the end of the process."""
 
-    def _experiment(self, uri: str, folder: Path) -> str:
+    def _try(self) -> None:
+        """Hand over what waits; where that fails, say so the first time and try again after a while."""
+        try:
+            self._open()
+            self._flush()
+        # Whatever a database, a server or a library between raises, its rows are kept.
+        except Exception as error:
+            self._again = time.monotonic() + AGAIN_S
+            if not self._told:
+                self._say(f"mlflow does not take it: {self._reason(error)}. It is tried again; metrics.jsonl has everything.")
+            self._told = True
+
+    def _reason(self, error: Exception) -> str:
+        """What went wrong, also without a password that stands there by itself."""
+        text = reason(error)
+        with contextlib.suppress(ValueError):
+            for secret in {urlsplit(self._uri).password or "", unquote(urlsplit(self._uri).password or "")} - {""}:
+                text = text.replace(secret, "***")
+        return text
+
+    def _begin(self, run_name: str, identity: str, config: dict[str, Any], folder: Path) -> None:
+        from mlflow.tracking import MlflowClient
+
+        if not self._uri.startswith(("http", "sqlite")):
+            _knock(self._uri)
+        self._client = client = MlflowClient(tracking_uri=self._uri)
+        experiment = self._experiment(folder)
+        found = client.search_runs([experiment], f"tags.`{IDENTITY}` = '{identity}'", max_results=1)
+        tags = {IDENTITY: identity, "jaxrl_long.version": __version__, "env": str(config["env"]["name"]), "algorithm": str(config["algorithm"]["name"])}
+        run = found[0] if found else client.create_run(experiment, run_name=run_name, tags=tags)
+        self._run = run.info.run_id
+        if found:
+            client.update_run(self._run, status="RUNNING")
+            self._has = {metric.step for metric in client.get_metric_history(self._run, "env_steps")}
+        self._describe(config, run.data.params)
+        self._say(f"mlflow: {_look(self._uri)}")
+        self._open = lambda: None
+
+    def _experiment(self, folder: Path) -> str:
         name = self._settings.experiment
         if (known := self._client.get_experiment_by_name(name)) is not None:
             return known.experiment_id
         from mlflow.exceptions import MlflowException
 
         # A server has a place for files; without one they lie beside the runs, where the client alone would use the current folder.
-        place = None if uri.startswith("http") else (folder.parent / "mlartifacts").as_uri()
+        place = None if self._uri.startswith("http") else (folder.parent / "mlartifacts").as_uri()
         try:
             return self._client.create_experiment(name, artifact_location=place)
         except MlflowException:
@@ -111,6 +149,7 @@ class MlflowTracker:
         """Hand over the rows that wait, whole ones and as many at once as MLflow takes."""
         from mlflow.entities import Metric
 
+        self._waiting = [entry for entry in self._waiting if entry[1] not in self._has]
         while self._waiting:
             batch: list[Any] = []
             taken = 0
@@ -127,9 +166,9 @@ class MlflowTracker:
 
 def address(asked: str, folder: Path) -> str:
     """Where the runs are kept: as asked, as MLFLOW_TRACKING_URI says, or in a file beside the run's folder."""
-    if asked != "auto":
-        return asked
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.parent / 'mlflow.db'}"
+    uri = asked if asked != "auto" else os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.parent / 'mlflow.db'}"
+    # SQLAlchemy's versions differ in the driver that they take by themselves.
+    return re.sub(r"^postgresql:", "postgresql+psycopg:", uri)
 
 
 def _look(uri: str) -> str:
@@ -138,6 +177,14 @@ def _look(uri: str) -> str:
         return masked(uri)
     whole = "" if importlib.util.find_spec("flask_cors") and importlib.util.find_spec("aiohttp") else " (its pages come with `pip install mlflow`)"
     return f"mlflow ui --backend-store-uri {masked(uri)}{whole}"
+
+
+def _knock(uri: str) -> None:
+    """Find out at once whether a database answers: MLflow itself tries for minutes."""
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    create_engine(uri, poolclass=NullPool).connect().close()
 
 
 def _prepare() -> None:

@@ -1,5 +1,6 @@
 """TensorBoard: event files in the run's folder, written without TensorFlow. What a reader sees of them is metrics.jsonl."""
 
+import importlib
 import json
 import socket
 import struct
@@ -24,7 +25,6 @@ class TensorboardTracker:
 
     def start(self, run_name: str, config: dict[str, Any], folder: Path, resume_id: str | None, past: Sequence[Row]) -> str:
         """Begin the next segment, and hide in the earlier ones what `past` does not have."""
-        from tensorboardX.proto.event_pb2 import Event, SessionLog
         from tensorboardX.record_writer import RecordWriter
 
         place = folder / "tensorboard"
@@ -35,10 +35,10 @@ class TensorboardTracker:
         missing = next((number for number, step in enumerate(steps) if step not in has), len(steps))
         # Numbered, not dated: readers go by name, and clocks may differ between machines.
         self._file = RecordWriter(str(place / f"{SEGMENT}{len(segments) + 1:010d}.{socket.gethostname()}"))
-        self._write(Event(file_version=VERSION))
+        self._write(file_version=VERSION)
         if segments:
             hidden = steps[missing] if missing < len(steps) else steps[-1] + 1 if steps else 0
-            self._write(Event(step=hidden, session_log=SessionLog(status=SessionLog.START)))
+            self._write(step=hidden, session_log={"status": "START"})
         if not segments or not steps:
             self._describe(config)
         for row in past[missing:]:
@@ -48,11 +48,9 @@ class TensorboardTracker:
 
     def log(self, row: Row, step: int) -> None:
         """Write the numbers of a row."""
-        from tensorboardX.proto.event_pb2 import Event
-        from tensorboardX.proto.summary_pb2 import Summary
 
-        numbers = [Summary.Value(tag=name, simple_value=value) for name, value in row.items() if isinstance(value, int | float)]
-        self._write(Event(step=step, summary=Summary(value=numbers)))
+        numbers = [{"tag": name, "simple_value": value} for name, value in row.items() if isinstance(value, int | float)]
+        self._write(step=step, summary={"value": numbers})
 
     def finish(self, summary: dict[str, Any], files: Sequence[Path]) -> None:
         """Close; summary and files lie in the run's folder anyway."""
@@ -64,31 +62,32 @@ class TensorboardTracker:
 
     def _describe(self, config: dict[str, Any]) -> None:
         """Show the settings as text."""
-        from tensorboardX.proto.event_pb2 import Event
-        from tensorboardX.proto.summary_pb2 import Summary
         from tensorboardX.summary import text
 
-        self._write(Event(step=0, summary=Summary(value=text("settings", f"```\n{json.dumps(config, indent=1)}\n```").value)))
+        self._write(step=0, summary=text("settings", f"```\n{json.dumps(config, indent=1)}\n```"))
 
-    def _write(self, event: Any) -> None:
-        event.wall_time = time.time()
-        self._file.write(event.SerializeToString())
+    def _write(self, **event: Any) -> None:
+        self._file.write(_messages().Event(wall_time=time.time(), **event).SerializeToString())
         self._file.flush()
 
 
 def steps_in(segments: Sequence[Path]) -> set[int]:
     """The steps that a reader sees in these segments: a segment that begins at a step hides those from there on in the ones before it."""
-    from tensorboardX.proto.event_pb2 import Event, SessionLog
-
+    messages = _messages()
     seen: set[int] = set()
     for segment in segments:
         for record in _records(segment.read_bytes()):
-            event = Event.FromString(record)
-            if event.session_log.status == SessionLog.START:
+            event = messages.Event.FromString(record)
+            if event.session_log.status == messages.SessionLog.START:
                 seen = {step for step in seen if step < event.step}
             elif any(value.tag == "env_steps" for value in event.summary.value):
                 seen.add(event.step)
     return seen
+
+
+def _messages() -> Any:
+    """The module of TensorBoard's messages, which are made when it is imported."""
+    return importlib.import_module("tensorboardX.proto.event_pb2")
 
 
 def _records(data: bytes) -> Iterator[bytes]:
