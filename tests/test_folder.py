@@ -101,14 +101,14 @@ def test_a_line_appended_after_a_torn_one_starts_on_its_own(tmp_path: Path) -> N
 
 def test_provenance_names_versions_device_and_command_and_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "hunter2hunter2")
-    monkeypatch.setattr(sys, "argv", ["train", "env=ant", "my.api_key=hunter2hunter2"])
+    monkeypatch.setattr(sys, "argv", ["train", "env=ant", "my.api_key=hunter2hunter2", "mlflow.uri=postgresql://me:hunter2@host/name"])
     device = {"kind": "cpu", "count": 2}
     for _ in range(2):
         record(tmp_path / "provenance.jsonl", provenance(device))
     text = (tmp_path / "provenance.jsonl").read_text()
     first, second = (json.loads(line) for line in text.splitlines())
     assert first["pid"] == second["pid"] == os.getpid()
-    assert first["command"][1:] == ["train", "env=ant", "my.api_key=***"]
+    assert first["command"][1:] == ["train", "env=ant", "my.api_key=***", "mlflow.uri=postgresql://me:***@host/name"]
     assert first["device"] == device
     assert first["python"] == ".".join(map(str, sys.version_info[:3]))
     assert set(first["packages"]) >= {"jax", "jaxlib", "brax", "flax", "optax", "numpy", "orbax-checkpoint", "mujoco", "jaxrl_long"}

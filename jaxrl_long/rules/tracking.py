@@ -40,7 +40,7 @@ def database_can_be_reached_by_its_address(settings: Settings) -> Iterator[str]:
     if scheme not in SCHEMES or not re.match(r"[a-z0-9+]+://", uri):
         yield f"mlflow.uri={shown} is neither a database nor a server that is known here. {SUCH_AS}"
     elif scheme == "sqlite" and not re.match(r"sqlite:///.", uri):
-        yield f"mlflow.uri={shown} names no file. Nearest: {SUCH_AS}"
+        yield f"mlflow.uri={shown} names no file. {SUCH_AS}"
     elif ":***@" in uri:
         yield (
             f"mlflow.uri={shown}: passwords are not kept with a run. Write mlflow.uri= with the password again, or without it and have it in "

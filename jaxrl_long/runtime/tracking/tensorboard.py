@@ -48,7 +48,6 @@ class TensorboardTracker:
 
     def log(self, row: Row, step: int) -> None:
         """Write the numbers of a row."""
-
         numbers = [{"tag": name, "simple_value": value} for name, value in row.items() if isinstance(value, int | float)]
         self._write(step=step, summary={"value": numbers})
 
