@@ -137,3 +137,16 @@ def test_the_commit_is_that_of_the_packages_own_source_with_its_changes_and_none
     installed.mkdir()
     (installed / "__init__.py").write_text("")
     assert source(installed) is None
+
+
+def test_videos_are_those_among_the_pictures(tmp_path: Path) -> None:
+    for name in ("pictures/a.gif", "pictures/late/b.mp4", "pictures/path.png", "other/c.gif"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert [path.name for path in RunFolder(tmp_path).videos()] == ["a.gif", "b.mp4"]
+
+
+def test_who_the_trackers_know_the_run_by_is_read_back_and_may_be_missing(tmp_path: Path) -> None:
+    assert RunFolder(tmp_path).tracker_ids() == {}
+    (tmp_path / "trackers.json").write_text('{"wandb": "abc"}')
+    assert RunFolder(tmp_path).tracker_ids() == {"wandb": "abc"}

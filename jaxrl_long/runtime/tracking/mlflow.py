@@ -21,7 +21,7 @@ from jaxrl_long.runtime.tracking.protocol import Row
 IDENTITY = "jaxrl_long.id"
 """Tag by which a later process finds the run: MLflow itself chooses the ids of runs."""
 LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1", "PGCONNECT_TIMEOUT": "10"}
-QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "MLFLOW_LOGGING_LEVEL": "CRITICAL"}
+QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "MLFLOW_LOGGING_LEVEL": "CRITICAL", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
 AGAIN_S = 30.0
 """Between two tries, where the database does not answer."""
 LONGEST = 6000
