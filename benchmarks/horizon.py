@@ -32,15 +32,17 @@ class Options:
     steps: int = 1_000_000
     num_envs: int = 16
     seed: int = 0
+    settings: str = ""
+    """Further settings for its training, separated by spaces."""
     refresh: bool = False
 
 
 def agent(options: Options) -> Path:
-    """The folder of a run with the task's default settings; trained now if it is not there, continued if it was interrupted."""
-    folder = RUNS / f"{options.env}-{options.backend}"
+    """The folder of a run with the task's default settings and those asked for; trained now if it is not there, continued if it was interrupted."""
+    folder = RUNS / "-".join([options.env, options.backend, *options.settings.split()])
     folder.parent.mkdir(parents=True, exist_ok=True)
     if not (folder / "summary.json").exists():
-        ours.train(folder, ours.words(env=options.env, env__backend=options.backend, seed=0))
+        ours.train(folder, [*ours.words(env=options.env, env__backend=options.backend, seed=0), *options.settings.split()])
     return folder
 
 
@@ -56,7 +58,7 @@ def walked(folder: Path, options: Options, floating: bool) -> Row:
 
 def side(folder: Path, options: Options, floating: bool) -> Row:
     """The recorded walk, or a new one."""
-    asked = {"env": options.env, "backend": options.backend, "steps": options.steps, "num_envs": options.num_envs, "seed": options.seed}
+    asked = {name: getattr(options, name) for name in ("env", "backend", "steps", "num_envs", "seed", "settings")}
     key = {**asked, "floating_origin": floating}
     return once("horizon", key, functools.partial(walked, folder, options, floating), refresh=options.refresh)
 

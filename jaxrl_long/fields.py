@@ -9,6 +9,7 @@ import functools
 import inspect
 import itertools
 import math
+import re
 import textwrap
 import types
 import typing
@@ -115,6 +116,13 @@ def show(value: Any) -> str:
 def shorten(text: str) -> str:
     """Text cut to 80 characters."""
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def masked(text: str) -> str:
+    """Text without the passwords of the addresses in it: postgresql://user:***@host/name."""
+    # To the last @ of the line: a password may hold one, or a space, though these should be written %40 and %20.
+    text = re.sub(r"(\w://[^\s:/?#@]*:).+@", r"\1***@", text)
+    return re.sub(r"([?&]\w*password=)[^&\s]+", r"\1***", text, flags=re.IGNORECASE)
 
 
 def to_plain(tree: Any) -> Any:

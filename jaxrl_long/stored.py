@@ -2,26 +2,34 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from jaxrl_long import __version__
 from jaxrl_long.config import Settings
-from jaxrl_long.fields import ConfigError, flat, from_plain, show, to_plain
+from jaxrl_long.fields import ConfigError, flat, from_plain, masked, show, to_plain
 
 SETTINGS_FILE = "settings.yaml"
 """The resolved settings of a run, in its folder."""
 
 MAY_CHANGE = (
-    *("steps", "eval", "checkpoint", "stop", "tracker", "wandb", "compilation_cache", "chunk", "block", "devices", "machine", "report", "run_dir"),
+    *("steps", "eval", "checkpoint", "stop", "tracker", "wandb", "mlflow", "compilation_cache", "chunk", "block", "devices", "machine", "report", "run_dir"),
     "archive.limit",
 )
 """What a run may change when it continues: where and how long it runs and how it is watched, not what it learns."""
 
 
-def save_settings(settings: Settings, run_dir: str | Path) -> None:
-    """Write DIR/settings.yaml, whole or not at all. `run_dir` itself is left out: a run's folder may be moved."""
+def shareable(settings: Settings) -> dict[str, Any]:
+    """Settings as plain data that others may see: without the password of a tracker's database."""
     plain = to_plain(settings)
+    plain["mlflow"]["uri"] = masked(settings.mlflow.uri)
+    return plain
+
+
+def save_settings(settings: Settings, run_dir: str | Path) -> None:
+    """Write DIR/settings.yaml, whole or not at all. `run_dir` itself is left out: a run's folder may be moved; so are passwords."""
+    plain = shareable(settings)
     del plain["run_dir"]
     target = Path(run_dir) / SETTINGS_FILE
     draft = target.with_name(f".{SETTINGS_FILE}.{os.getpid()}")

@@ -37,9 +37,7 @@ def main(call: cli.Call) -> int:
         devices.prepare(find_machine(), settings.devices, settings.precision, settings.compilation_cache, settings.deterministic, say=view.say)
         from jaxrl_long.runtime.experiment import train
 
-        code = train(settings, halt, view, started())
-        if settings.report:
-            _report(Path(settings.run_dir or ""), view.say)
+        code = train(settings, halt, view, started(), lambda: _report(Path(settings.run_dir or ""), view.say) if settings.report else None)
         if code == cli.DONE and planned and call.stored is None and not halt.reason:
             view.say(compared(predict(settings, planned.measured).wall_s, time.time() - started()))
         return code
@@ -47,15 +45,21 @@ def main(call: cli.Call) -> int:
     return stop.run_interruptibly(work, Path(settings.run_dir or "") / "STOP", say=view.say)
 
 
-def _report(folder: "Path", say: "Callable[[str], None]") -> None:
-    """Write the run's page. What goes wrong with it is said, and is no reason to call the run a failure."""
+def _report(folder: "Path", say: "Callable[[str], None]") -> "Path | None":
+    """Write the run's page and return where. What goes wrong with it is said, and is no reason to call the run a failure."""
+    from dataclasses import replace
+
     from jaxrl_long.reporting import report
     from jaxrl_long.reporting.runs import read
 
     try:
-        say(f"report {report.write([read(folder)], folder / report.FILE)}")
+        # This process still holds the run's lock, but its work is done.
+        written = report.write([replace(read(folder), running=False)], folder / report.FILE)
     except Exception as error:
         say(f"no report was written: {error}")
+        return None
+    say(f"report {written}")
+    return written
 
 
 COMMAND = cli.Command(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from commandline import EVALUATE, REPORT, TRAIN, call, finish, on_a_cpu_in_an_empty_folder, problems, toy, train
 
-from jaxrl_long import cli
+from jaxrl_long import cli, rules
 from jaxrl_long.cli.words import names
-from jaxrl_long.config import EvaluateSettings
+from jaxrl_long.config import EvaluateSettings, Settings
 from jaxrl_long.fields import ConfigError
 from jaxrl_long.rules import CONFIGS, environments
 from jaxrl_long.stored import save_settings
@@ -77,7 +77,7 @@ def test_all_problems_are_told_at_once():
         ("tracker=wanddb", "tracker=wanddb: no such file in configs/tracker. Closest: wandb."),
         ("env={nam: ant}", "env.nam: no such setting. Closest: env.name."),
         ("env=[ant]", "env=[ant]: env holds several settings. Set one of them: env.name= or env.backend="),
-        ("tracker=[mlflow]", "tracker=[mlflow] is not one of wandb."),
+        ("tracker=[mlflw]", "tracker=[mlflw] is not one of wandb, mlflow, tensorboard. Closest: mlflow."),
         ("algorithm=td9", "algorithm=td9: no such file in configs/algorithm. "),
         ("machine=no.yaml", "machine=no.yaml: no such file."),
         ("env=../machine/gpu", "env=../machine/gpu: no environment of this name. "),
@@ -154,6 +154,21 @@ def test_a_users_class_needs_no_file():
 
 def test_the_tracker_is_chosen_by_name_or_list():
     assert [train(word).tracker for word in ("tracker=none", "tracker=wandb", "tracker=[wandb]", "tracker=[]")] == [[], ["wandb"], ["wandb"], []]
+    assert train("tracker=[wandb,mlflow]").tracker == ["wandb", "mlflow"]
+    assert [train(f"tracker={name}").tracker for name in ("mlflow", "tensorboard")] == [["mlflow"], ["tensorboard"]]
+
+
+def test_a_password_with_a_comma_is_neither_a_list_nor_shown():
+    assert train("tracker=mlflow", "mlflow.uri=postgresql://me:a,b@host/name").mlflow.uri == "postgresql://me:a,b@host/name"
+    (problem,) = problems("tracker=mlflow", "mlflow.uri=postgres://me:hunter2@host/name")
+    assert problem.startswith("mlflow.uri=postgres://me:***@host/name is neither a database nor a server that is known here. Such as sqlite:///")
+
+
+def test_a_plan_needs_no_tracker(monkeypatch):
+    monkeypatch.setattr(rules.tracking, "_installed", lambda package: False)
+    plan = cli.Command("plan", "Plan a run.", Settings, lambda call: None, config="train", creates=False)
+    assert call("tracker=mlflow", command=plan).settings.tracker == ["mlflow"]
+    assert problems("tracker=mlflow") == ["tracker=mlflow needs mlflow and sqlalchemy and alembic, not installed here: pip install 'jaxrl_long[mlflow]'."]
 
 
 # Runs

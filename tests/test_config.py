@@ -12,6 +12,7 @@ from jaxrl_long.config import (
     EnvSettings,
     EvalSettings,
     EvaluateSettings,
+    MlflowSettings,
     ReplaySettings,
     Settings,
     WandbSettings,
@@ -131,3 +132,11 @@ def test_a_run_may_not_change_what_it_learns():
         "seed=4, but the run in r has seed=0. Keep 0, or start a new run_dir.",
         "algorithm.policy_layers=[32,32], but the run in r has algorithm.policy_layers=[64,64]. Keep [64,64], or start a new run_dir.",
     ]
+
+
+def test_a_password_is_not_written_into_the_runs_folder(tmp_path):
+    settings = Settings(mlflow=MlflowSettings(uri="postgresql://me:hunter2@host/name"))
+    save_settings(settings, tmp_path)
+    assert "hunter2" not in (tmp_path / "settings.yaml").read_text()
+    assert load_settings(tmp_path).mlflow.uri == "postgresql://me:***@host/name"
+    assert settings.mlflow.uri == "postgresql://me:hunter2@host/name"

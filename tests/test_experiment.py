@@ -196,7 +196,7 @@ def test_trackers_that_are_slow_or_raise_neither_stop_nor_slow_a_run(tmp_path, m
     never, returned = threading.Event(), []
 
     class Slow:
-        def start(self, run_name, config, folder, resume_id):
+        def start(self, run_name, config, folder, resume_id, past):
             return "slow"
 
         def log(self, row, step):
@@ -204,14 +204,14 @@ def test_trackers_that_are_slow_or_raise_neither_stop_nor_slow_a_run(tmp_path, m
             never.wait(300)
             returned.append(step)
 
-        def finish(self, summary):
+        def finish(self, summary, files):
             returned.append("finish")
 
         def abandon(self):
             pass
 
     class Broken(Slow):
-        def start(self, run_name, config, folder, resume_id):
+        def start(self, run_name, config, folder, resume_id, past):
             raise RuntimeError("no")
 
         def log(self, row, step):

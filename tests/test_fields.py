@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from jaxrl_long.config import StopSettings
-from jaxrl_long.fields import ConfigError, closest, docs, flat, from_plain, setting, show, to_plain
+from jaxrl_long.fields import ConfigError, closest, docs, flat, from_plain, masked, setting, show, to_plain
 
 
 @dataclass
@@ -113,3 +113,18 @@ def test_a_duration_may_be_written_with_a_unit(written, seconds):
 def test_what_is_no_duration_is_refused_with_what_would_be(written):
     _, problems = from_plain(StopSettings, {"after": written})
     assert problems["after"].endswith("is no duration. Write it in seconds, or as 90s, 30m, 8h or 2d.")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://me:a@b/c d@host:5432/name", "postgresql://me:***@host:5432/name"),
+        ("no answer from http://me:secret@host: 500", "no answer from http://me:***@host: 500"),
+        ("postgresql://host/name?user=me&password=secret&sslmode=off", "postgresql://host/name?user=me&password=***&sslmode=off"),
+        ("http://host:5000/path", "http://host:5000/path"),
+        ("sqlite:////data/a.db", "sqlite:////data/a.db"),
+        ("postgresql://me@host/name", "postgresql://me@host/name"),
+    ],
+)
+def test_passwords_in_addresses_are_masked(text, shown):
+    assert masked(text) == shown

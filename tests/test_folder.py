@@ -101,14 +101,14 @@ def test_a_line_appended_after_a_torn_one_starts_on_its_own(tmp_path: Path) -> N
 
 def test_provenance_names_versions_device_and_command_and_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "hunter2hunter2")
-    monkeypatch.setattr(sys, "argv", ["train", "env=ant", "my.api_key=hunter2hunter2"])
+    monkeypatch.setattr(sys, "argv", ["train", "env=ant", "my.api_key=hunter2hunter2", "mlflow.uri=postgresql://me:hunter2@host/name"])
     device = {"kind": "cpu", "count": 2}
     for _ in range(2):
         record(tmp_path / "provenance.jsonl", provenance(device))
     text = (tmp_path / "provenance.jsonl").read_text()
     first, second = (json.loads(line) for line in text.splitlines())
     assert first["pid"] == second["pid"] == os.getpid()
-    assert first["command"][1:] == ["train", "env=ant", "my.api_key=***"]
+    assert first["command"][1:] == ["train", "env=ant", "my.api_key=***", "mlflow.uri=postgresql://me:***@host/name"]
     assert first["device"] == device
     assert first["python"] == ".".join(map(str, sys.version_info[:3]))
     assert set(first["packages"]) >= {"jax", "jaxlib", "brax", "flax", "optax", "numpy", "orbax-checkpoint", "mujoco", "jaxrl_long"}
@@ -137,3 +137,16 @@ def test_the_commit_is_that_of_the_packages_own_source_with_its_changes_and_none
     installed.mkdir()
     (installed / "__init__.py").write_text("")
     assert source(installed) is None
+
+
+def test_videos_are_those_among_the_pictures(tmp_path: Path) -> None:
+    for name in ("pictures/a.gif", "pictures/late/b.mp4", "pictures/path.png", "other/c.gif"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert [path.name for path in RunFolder(tmp_path).videos()] == ["a.gif", "b.mp4"]
+
+
+def test_who_the_trackers_know_the_run_by_is_read_back_and_may_be_missing(tmp_path: Path) -> None:
+    assert RunFolder(tmp_path).tracker_ids() == {}
+    (tmp_path / "trackers.json").write_text('{"wandb": "abc"}')
+    assert RunFolder(tmp_path).tracker_ids() == {"wandb": "abc"}

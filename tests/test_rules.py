@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from jaxrl_long import machine
+from jaxrl_long import machine, rules
 from jaxrl_long.config import (
     AlgorithmSettings,
     DisturbSettings,
     EnvSettings,
     EvalSettings,
     EvaluateSettings,
+    MlflowSettings,
     ReplaySettings,
     RestartSettings,
     Settings,
@@ -203,3 +204,46 @@ def test_the_backend_that_auto_means_is_named():
 def test_registered_environments_have_the_sizes_of_their_spaces():
     assert environments()["ant"] == EnvFacts(27, 8, None, ("spring", "positional", "generalized", "mjx"), None, True)
     assert all((facts.action_size is None) != (facts.num_actions is None) for facts in environments().values())
+
+
+def tracked(uri: str, *names: str) -> Settings:
+    return Settings(tracker=list(names or ("mlflow",)), mlflow=MlflowSettings(uri=uri))
+
+
+@pytest.mark.parametrize(
+    ("package", "uri", "names", "text"),
+    [
+        ("tensorboardX", "auto", ("tensorboard",), "tracker=tensorboard needs tensorboardX, not installed here: pip install 'jaxrl_long[tensorboard]'."),
+        ("mlflow", "auto", ("wandb", "mlflow"), "tracker=mlflow needs mlflow, not installed here: pip install 'jaxrl_long[mlflow]'."),
+        ("psycopg", "postgresql://me@host/name", (), "tracker=mlflow needs psycopg, not installed here: pip install 'jaxrl_long[mlflow]'."),
+    ],
+)
+def test_a_tracker_whose_package_is_missing_is_told_how_to_get_it(monkeypatch, package, uri, names, text):
+    known = rules.tracking._installed
+    monkeypatch.setattr(rules.tracking, "_installed", lambda name: name != package and known(name))
+    assert rules.broken(tracked(uri, *names)) == [text]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["auto", "sqlite:////data/mlflow.db", "sqlite:///mlflow.db", "postgresql://me:hunter2@host:5432/name", "postgresql+psycopg://host/name", "https://host"],
+)
+def test_databases_and_servers_are_addresses_of_mlflow(uri):
+    assert rules.broken(tracked(uri)) == []
+
+
+@pytest.mark.parametrize(
+    ("uri", "text"),
+    [
+        ("mlruns", "mlflow.uri=mlruns is neither a database nor a server that is known here. Such as sqlite:////home/me/mlflow.db, "),
+        ("sqlite://mlflow.db", "mlflow.uri=sqlite://mlflow.db names no file. Such as sqlite:////home/me/mlflow.db, "),
+        ("postgresql://me:hunter2/@host/name", "mlflow.uri=postgresql://me:***@host/name: a password's @ / ? # are written %40 %2F %3F %23, "),
+        ("postgresql://me:hunter2@3@host/name", "mlflow.uri=postgresql://me:***@host/name: a password's @ / ? # are written %40 %2F %3F %23, "),
+        ("postgresql://me:***@host/name", "mlflow.uri=postgresql://me:***@host/name: passwords are not kept with a run. "),
+    ],
+)
+def test_an_address_that_can_not_be_used_is_told_without_its_password(uri, text):
+    (problem,) = rules.broken(tracked(uri))
+    assert problem.startswith(text)
+    assert "hunter" not in problem
+    assert rules.broken(tracked(uri, "wandb")) == []

@@ -7,17 +7,17 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from jaxrl_long.config import WandbSettings
+from jaxrl_long.config import Settings
 from jaxrl_long.runtime import tracking
 from jaxrl_long.runtime.tracking import Background, MetricsFile, make_trackers, read_rows
-from jaxrl_long.runtime.tracking.wandb import find_mode
+from jaxrl_long.runtime.tracking.wandb import find_mode, steps_of
 
 
 def row(update: int, **more: Any) -> dict[str, Any]:
@@ -91,15 +91,15 @@ class Recorder:
         if what in self.fails:
             raise RuntimeError(f"no {what}")
 
-    def start(self, run_name: str, config: dict[str, Any], folder: Path, resume_id: str | None) -> str:
-        self._call("start", run_name, config, folder, resume_id)
+    def start(self, run_name: str, config: dict[str, Any], folder: Path, resume_id: str | None, past: Sequence[dict[str, Any]]) -> str:
+        self._call("start", run_name, config, folder, resume_id, *past)
         return str(resume_id)
 
     def log(self, row: dict[str, Any], step: int) -> None:
         self._call("log", row, step)
 
-    def finish(self, summary: dict[str, Any]) -> None:
-        self._call("finish", summary)
+    def finish(self, summary: dict[str, Any], files: Sequence[Path]) -> None:
+        self._call("finish", summary, *files)
 
     def abandon(self) -> None:
         self.calls.append(("abandon",))
@@ -175,8 +175,35 @@ def test_wandb_is_online_only_when_logged_in(tmp_path: Path, monkeypatch: pytest
     assert find_mode("auto")[0] == "online"
 
 
+def test_several_trackers_are_waited_for_at_the_same_time(tmp_path: Path) -> None:
+    slow = {f"slow{number}": Background(f"slow{number}", Recorder(sleep_s=5.0), print, patience_s=0.6) for number in range(4)}
+    trackers = tracking.Trackers(slow)
+    assert trackers.start("run", {}, tmp_path, {"gone": "1", "slow0": "2"}).keys() == {"gone", "slow0", "slow1", "slow2", "slow3"}
+    began = time.monotonic()
+    trackers.finish({})
+    assert time.monotonic() - began < 1.5
+
+
+def test_a_tracker_gets_the_rows_before_it_and_the_files_at_the_end(tmp_path: Path) -> None:
+    tracker = Recorder()
+    background = Background("x", tracker, print)
+    background.start("run", {}, tmp_path, "abc", [row(1), row(2)])
+    background.finish({}, [tmp_path / "report.html"])
+    assert tracker.calls == [("start", "run", {}, tmp_path, "abc", row(1), row(2)), ("finish", {}, tmp_path / "report.html")]
+
+
+def test_a_password_in_an_error_is_not_said(tmp_path: Path) -> None:
+    class Telltale(Recorder):
+        def log(self, row: dict[str, Any], step: int) -> None:
+            raise RuntimeError("no answer from postgresql://me:hunter2@host/name?password=hunter3")
+
+    _, said, _ = drive(Telltale(), tmp_path)
+    assert "no answer from postgresql://me:***@host/name?password=***. The run goes on" in said[0]
+    assert "hunter" not in "".join(said)
+
+
 def test_no_tracker_is_no_thread_and_no_id(tmp_path: Path) -> None:
-    trackers = make_trackers([], WandbSettings(), print)
+    trackers = make_trackers(Settings(), print)
     assert trackers.start("run", {}, tmp_path, {}) == {}
     trackers.log(row(1), 2048)
     trackers.finish({})
@@ -185,14 +212,17 @@ def test_no_tracker_is_no_thread_and_no_id(tmp_path: Path) -> None:
 OFFLINE = """
 import sys
 from pathlib import Path
-from jaxrl_long.config import WandbSettings
+from jaxrl_long.config import Settings, WandbSettings
 from jaxrl_long.runtime.tracking import make_trackers
 assert 'wandb' not in sys.modules
-trackers = make_trackers(['wandb'], WandbSettings(mode='offline'), print)
-ids = trackers.start('ant-seed0', {'seed': 7, 'env': {'name': 'ant'}}, Path(sys.argv[1]), {'wandb': 'abc12345'})
-for update in range(1, 4):
-    trackers.log({'update': update, 'env_steps': update * 2048, 'reward_per_step': update / 2, 'window_return': None}, update * 2048)
-trackers.finish({'window_return': 4321.0})
+trackers = make_trackers(Settings(tracker=['wandb'], wandb=WandbSettings(mode='offline')), print)
+folder = Path(sys.argv[1])
+rows = [{'update': update, 'env_steps': update * 2048, 'reward_per_step': update / 2, 'window_return': None} for update in range(1, 6)]
+ids = trackers.start('ant-seed0', {'seed': 7, 'env': {'name': 'ant'}}, folder, {'wandb': 'abc12345'}, rows[:int(sys.argv[2])])
+for row in rows[int(sys.argv[2]):int(sys.argv[3])]:
+    trackers.log(row, row['env_steps'])
+(folder / 'report.html').write_text('<p>done</p>')
+trackers.finish({'window_return': 4321.0}, [folder / 'report.html'])
 print(ids)
 """
 
@@ -222,7 +252,8 @@ def test_a_real_offline_run_is_written_inside_the_run_folder_and_read_back(tmp_p
     run.mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
     environment |= {"HOME": str(home), "WANDB_API_KEY": key, "PYTHONPATH": str(Path(tracking.__file__).parents[3]), "XDG_CACHE_HOME": str(home / "cache")}
-    result = subprocess.run([sys.executable, "-c", OFFLINE, str(run)], env=environment, capture_output=True, text=True, timeout=100, cwd=home, check=True)
+    words = [sys.executable, "-c", OFFLINE, str(run), "0", "3", "mlflow.uri=postgresql://me:hunter2@host/name"]
+    result = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=100, cwd=home, check=True)
     assert result.stdout == f"wandb is offline (as set): {run}/wandb; `wandb sync` uploads it\n{{'wandb': 'abc12345'}}\n"
     assert result.stderr == ""
     assert [path for path in home.rglob("*") if path.is_file()] == []
@@ -236,7 +267,14 @@ def test_a_real_offline_run_is_written_inside_the_run_folder_and_read_back(tmp_p
     assert (opened.run_id, opened.display_name) == ("abc12345", "ant-seed0")
     assert {item.key: json.loads(item.value_json) for item in opened.config.update if item.key == "seed"} == {"seed": 7}
     assert any("4321" in item.value_json for r in found if r.HasField("summary") for item in r.summary.update)
-    assert [path for path in run.rglob("*") if path.is_file() and key.encode() in path.read_bytes()] == []
+    (page,) = [r.artifact for r in found if r.HasField("artifact")]
+    assert (page.name, page.type, [entry.path for entry in page.manifest.contents]) == ("report-abc12345", "report", ["report.html"])
+    assert [path for path in run.rglob("*") if path.is_file() and (key.encode() in path.read_bytes() or b"hunter2" in path.read_bytes())] == []
+    # Resumed from the checkpoint of the second row: of those the first segment has none comes again.
+    words[4:6] = ["2", "5"]
+    subprocess.run(words, env=environment, capture_output=True, text=True, timeout=100, cwd=home, check=True)
+    segments = [sorted(steps_of(file)) for file in sorted(run.glob("wandb/offline-run-*-abc12345/run-abc12345.wandb"))]
+    assert segments == [[2048, 4096, 6144], [8192, 10240]]
 
 
 STUCK = """

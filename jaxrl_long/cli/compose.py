@@ -66,8 +66,8 @@ def make_settings(command: Command, assignments: Mapping[str, str], base: Any, *
     settings, problems = from_plain(command.settings, plain)
     # An assignment that can't be read keeps its default meanwhile; what follows from that default is no problem of the user's.
     found = {**plan.problems, **{name: text for name, text in problems.items() if name not in plan.problems}}
-    # Where no run is made, its folder need not be one that can be written.
-    unread = [] if command.makes_runs else ["run_dir"]
+    # Where no run is made, its folder need not be one that can be written, and nothing is tracked.
+    unread = [] if command.makes_runs else ["run_dir", "tracker"]
     every = [*found.values(), *rules.broken(settings, bad=[*found, *unread])]
     if every:
         raise ConfigError(every)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from jaxrl_long.config.learning import ACTIVATIONS, ALGORITHMS, CODECS, AlgorithmSettings, ArchiveSettings, ReplaySettings, size_in_bytes
 from jaxrl_long.config.limits import MAX_ENVS, MAX_INT32, MAX_STEPS
-from jaxrl_long.config.watching import CheckpointSettings, EvalSettings, StopSettings, WandbSettings
+from jaxrl_long.config.watching import CheckpointSettings, EvalSettings, MlflowSettings, StopSettings, WandbSettings
 from jaxrl_long.config.world import BACKENDS, SOURCES, DisturbSettings, EnvSettings, GoalSettings, RestartSettings
 from jaxrl_long.fields import setting
 
@@ -30,6 +30,7 @@ __all__ = [
     "EvalSettings",
     "EvaluateSettings",
     "GoalSettings",
+    "MlflowSettings",
     "ReplaySettings",
     "RestartSettings",
     "Settings",
@@ -43,7 +44,7 @@ RING = 1_000_000
 ARCHIVED = 16
 """Rollouts that the ring holds at the least when all of them go to disk: they are fetched that many at a time."""
 PRECISIONS = ("default", "high", "highest")
-TRACKERS = ("wandb",)
+TRACKERS = ("wandb", "mlflow", "tensorboard")
 
 SPEED = (
     *("env", "horizon", "num_envs", "rollout_length", "block", "devices", "precision", "deterministic"),
@@ -89,8 +90,9 @@ class Settings:
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
     stop: StopSettings = field(default_factory=StopSettings)
     tracker: list[str] = setting(factory=list, choices=TRACKERS)
-    """Where metrics go besides metrics.jsonl: wandb or none."""
+    """Where metrics go besides metrics.jsonl: one of them, several as [wandb,mlflow], or none."""
     wandb: WandbSettings = field(default_factory=WandbSettings)
+    mlflow: MlflowSettings = field(default_factory=MlflowSettings)
     report: bool = True
     """Write report.html into the run's folder when the process ends."""
     run_dir: str | None = setting(None, path=True, main=True)

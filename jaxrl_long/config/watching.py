@@ -66,3 +66,13 @@ class WandbSettings:
     """Name under which several runs are shown together."""
     mode: str = setting("auto", choices=WANDB_MODES)
     """auto: online when logged in, otherwise offline."""
+
+
+@dataclass
+class MlflowSettings:
+    """MLflow, used with `tracker=mlflow`."""
+
+    uri: str = setting("auto", path=True)
+    """Database or server: sqlite:///FILE, postgresql://USER@HOST/NAME, http://HOST:PORT. auto: MLFLOW_TRACKING_URI, else mlflow.db beside the run's folder."""
+    experiment: str = "jaxrl_long"
+    """Experiment the run is filed under; made when it does not exist."""

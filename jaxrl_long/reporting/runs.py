@@ -12,7 +12,7 @@ from jaxrl_long.runtime.folder import RunFolder, is_locked
 from jaxrl_long.stored import load_settings
 
 Row = dict[str, Any]
-BESIDE = ("seed", "run_dir", "devices", "block", "chunk", "compilation_cache", "machine", "tracker", "wandb", "stop", "checkpoint")
+BESIDE = ("seed", "run_dir", "devices", "block", "chunk", "compilation_cache", "machine", "tracker", "wandb", "mlflow", "stop", "checkpoint")
 """Settings in which runs of one experiment may differ: they are not what it is about."""
 NEEDED = {"update", "env_steps", "wall_s", "reward_per_step", "steps_between_failures", "steps_between_failures_low", "steps_between_failures_high", "age_max"}
 NEEDED |= {"steps_per_s", "age_median"}

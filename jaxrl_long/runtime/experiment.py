@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_long.config import Settings
-from jaxrl_long.fields import RunError, to_plain
+from jaxrl_long.fields import RunError
 from jaxrl_long.launch import Totals, empty_ring, init_state, make_chunk, read, state_shapes, without_ring
 from jaxrl_long.runtime import archiving, assemble, devices, faults, footprint, shares
 from jaxrl_long.runtime.archiving import Archiving
@@ -26,9 +26,9 @@ from jaxrl_long.runtime.metrics import Clock, evaluation_row, lasting_row, train
 from jaxrl_long.runtime.progress import View
 from jaxrl_long.runtime.schedule import Schedule
 from jaxrl_long.runtime.stop import Stop
-from jaxrl_long.runtime.tracking import MetricsFile, make_trackers
+from jaxrl_long.runtime.tracking import MetricsFile, make_trackers, read_rows
 from jaxrl_long.runtime.tracking.jsonl import clean
-from jaxrl_long.stored import save_settings
+from jaxrl_long.stored import save_settings, shareable
 from jaxrl_long.trainer import Fault, TrainState
 
 STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
@@ -48,17 +48,21 @@ class Launched:
     fault: Fault
 
 
-def train(settings: Settings, stop: Stop, view: View, started: float) -> int:
+def no_page() -> None:
+    """Of a run that nobody reports on."""
+
+
+def train(settings: Settings, stop: Stop, view: View, started: float, page: Callable[[], Path | None] = no_page) -> int:
     """Train as the settings say, in `settings.run_dir`, from its newest checkpoint if it has one. Returns the exit code.
 
-    `started` is the `time.time()` at which the process began: `wall_s` counts from there.
+    `started` is the `time.time()` at which the process began: `wall_s` counts from there. `page` writes the run's report and returns where.
     """
     folder = RunFolder(Path(settings.run_dir or "")).create()
     try:
         with Lock(folder.lock) as lock:
             if lock.stale:
                 view.say(lock.stale)
-            return Experiment(footprint.settled(settings), folder, stop, view, started).run()
+            return Experiment(footprint.settled(settings), folder, stop, view, started, page).run()
     except OSError as error:
         if error.errno not in STORAGE:
             raise
@@ -72,15 +76,15 @@ def train(settings: Settings, stop: Stop, view: View, started: float) -> int:
 class Experiment:
     """One process's part of a run."""
 
-    def __init__(self, settings: Settings, folder: RunFolder, stop: Stop, view: View, started: float) -> None:
+    def __init__(self, settings: Settings, folder: RunFolder, stop: Stop, view: View, started: float, page: Callable[[], Path | None]) -> None:
         """Read what the folder holds; nothing is computed yet."""
-        self.settings, self.folder, self.stop, self.view, self.started = settings, folder, stop, view, started
+        self.settings, self.folder, self.stop, self.view, self.started, self.page = settings, folder, stop, view, started, page
         self.clock = Clock()
         self.schedule = Schedule(settings.chunk, settings.eval.every, settings.updates)
         self.metrics = MetricsFile(folder.metrics)
         self.checkpoints = Checkpoints(folder.checkpoints, settings.checkpoint.keep, say=view.say)
-        self.trackers = make_trackers(settings.tracker, settings.wandb, view.say)
-        self.tracker_ids: dict[str, str] = {}
+        self.trackers = make_trackers(settings, view.say)
+        self.tracker_ids = folder.tracker_ids()
         self.limits = Limits(settings.stop)
         self.update = 0
         self.saved: int | None = None
@@ -107,15 +111,16 @@ class Experiment:
         footprint.require(self.settings, self.program, self.shapes)
         self._describe()
         state = self._prepare()
-        self.tracker_ids = self.trackers.start(self.folder.path.name, to_plain(self.settings), self.folder.path, self.tracker_ids)
+        self._start_trackers()
         with self._archiving() as self.archiving:
             state = self._train(state)
             self._save(state, last=True)
         done = self.update >= self.schedule.total
         summary = {**self.row, "finished": done, "stopped_by": self.stop.reason}
         write_atomically(self.folder.path / "summary.json", json.dumps(clean(summary), indent=1))
-        self.trackers.finish(summary)
         self._say_end(done)
+        page = self.page()
+        self.trackers.finish(summary, [*([page] if page else []), *self.folder.videos()])
         return 0 if done else self.stop.exit_code
 
     def _archiving(self) -> Archiving:
@@ -126,6 +131,13 @@ class Experiment:
         self.schedule.grid = archiving.grid(self.program)
         about = {"env": self.settings.env.name, "rollout_length": self.settings.rollout_length, "seed": self.settings.seed}
         return Archiving(self.program, self.shapes, self.folder.archive, self.update, asked, about, self.view.say)
+
+    def _start_trackers(self) -> None:
+        """Open the run with all trackers; who they know it by is on the disk before anything else happens."""
+        past = read_rows(self.folder.metrics)
+        self.tracker_ids = self.trackers.start(self.folder.path.name, shareable(self.settings), self.folder.path, self.tracker_ids, past)
+        if self.tracker_ids:
+            write_atomically(self.folder.trackers, json.dumps(self.tracker_ids))
 
     def _describe(self) -> None:
         """Write down what runs here, and say what is going to happen."""
@@ -165,7 +177,7 @@ class Experiment:
         self.saved_whole = self.update
         self.clock = Clock(**host["clock"])
         self.schedule.chunk = self.schedule.chunk or host["chunk"]
-        self.tracker_ids, self.dumped, self.row, self.best = host["trackers"], host["dumped"], host["row"], host.get("best")
+        self.dumped, self.row, self.best = host["dumped"], host["row"], host.get("best")
         self.limits = Limits(self.settings.stop, host.get("limits"))
         self.view.say(f"goes on from update {self.update} ({self.update * self.program.steps_per_update:,} steps).")
         if not whole:
@@ -276,7 +288,7 @@ class Experiment:
             return self.checkpoints.wait()
         self.best = self.score if self._is_best() else self.best
         clock = vars(self.clock) | {"before_s": self.clock.before_s + time.time() - self.started}
-        host = {"clock": clock, "chunk": self.schedule.chunk, "trackers": self.tracker_ids, "dumped": self.dumped, "row": clean(self.row)}
+        host = {"clock": clock, "chunk": self.schedule.chunk, "dumped": self.dumped, "row": clean(self.row)}
         host |= {"best": self.best, "limits": self.limits.memory}
         # Whoever goes on from here finds all steps before it on disk.
         self.archiving.flush()

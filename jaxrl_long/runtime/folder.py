@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import Any
 
 import jaxrl_long
-from jaxrl_long.fields import ConfigError
+from jaxrl_long.fields import ConfigError, masked
 from jaxrl_long.stored import SETTINGS_FILE
 
-PACKAGES = ("jaxrl_long", "jax", "jaxlib", "brax", "flax", "optax", "numpy", "orbax-checkpoint", "mujoco", "wandb")
+PACKAGES = ("jaxrl_long", "jax", "jaxlib", "brax", "flax", "optax", "numpy", "orbax-checkpoint", "mujoco", "wandb", "mlflow-skinny", "tensorboardX")
 SECRET = re.compile(r"(key|token|secret|passw|credential)", re.IGNORECASE)
 
 
@@ -36,7 +36,20 @@ class RunFolder:
         self.evaluations = self.path / "evaluations"
         self.archive = self.path / "archive"
         self.endurance = self.path / "endurance.jsonl"
+        self.trackers = self.path / "trackers.json"
+        self.pictures = self.path / "pictures"
         self.lock = self.path / "lock"
+
+    def tracker_ids(self) -> dict[str, str]:
+        """Who the trackers of earlier processes know the run by, by tracker."""
+        try:
+            return json.loads(self.trackers.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+
+    def videos(self) -> list[Path]:
+        """What was rendered of the run."""
+        return sorted(path for suffix in ("gif", "mp4") for path in self.pictures.glob(f"**/*.{suffix}"))
 
     def create(self) -> "RunFolder":
         """Make the folder if it is not there. Raises ConfigError if it can't be made or written."""
@@ -201,6 +214,6 @@ def _version(name: str) -> str | None:
 
 
 def _without_secret(argument: str) -> str:
-    """Hide the value of a `name=value` argument whose name speaks of a secret."""
+    """Hide the value of a `name=value` argument whose name speaks of a secret, and passwords in addresses."""
     name, equals, _ = argument.partition("=")
-    return f"{name}=***" if equals and SECRET.search(name) else argument
+    return f"{name}=***" if equals and SECRET.search(name) else masked(argument)

@@ -1,21 +1,26 @@
 """Where a run's numbers go: metrics.jsonl always, and trackers that can neither stop nor slow it."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxrl_long.config import WandbSettings
+from jaxrl_long.config import Settings
 from jaxrl_long.runtime.tracking.background import Background
 from jaxrl_long.runtime.tracking.jsonl import MetricsFile, read_rows
-from jaxrl_long.runtime.tracking.protocol import Tracker
+from jaxrl_long.runtime.tracking.mlflow import MlflowTracker
+from jaxrl_long.runtime.tracking.protocol import Row, Tracker
+from jaxrl_long.runtime.tracking.tensorboard import TensorboardTracker
 from jaxrl_long.runtime.tracking.wandb import WandbTracker
 
 __all__ = ["Background", "MetricsFile", "Tracker", "Trackers", "make_trackers", "read_rows"]
 
 Say = Callable[[str], None]
 
-WANDB_PATIENCE_S = 15.0
-"""Longest wait for wandb after the last row; it uploads meanwhile."""
+PATIENCE_S = 15.0
+"""Longest wait for all trackers together after the last row; they upload meanwhile."""
+DATABASE_SLOW_S = 5.0
+"""A row that a database has not taken after this long is not waited for."""
 
 
 class Trackers:
@@ -25,24 +30,32 @@ class Trackers:
         """Take trackers by name; none is fine."""
         self._trackers = trackers
 
-    def start(self, run_name: str, config: dict[str, Any], folder: Path, ids: dict[str, str]) -> dict[str, str]:
-        """Open all; `ids` are those that an earlier process got from here and stored, by name. Returns the ids to store."""
-        return {name: tracker.start(run_name, config, folder, ids.get(name)) for name, tracker in self._trackers.items()}
+    def start(self, run_name: str, config: dict[str, Any], folder: Path, ids: dict[str, str], past: Sequence[Row] = ()) -> dict[str, str]:
+        """Open all; `ids` are those that an earlier process got from here and stored, by name. Returns the ids to store.
 
-    def log(self, row: dict[str, Any], step: int) -> None:
+        `past`: the rows that stand in metrics.jsonl already.
+        """
+        return ids | {name: tracker.start(run_name, config, folder, ids.get(name), past) for name, tracker in self._trackers.items()}
+
+    def log(self, row: Row, step: int) -> None:
         """Hand a row to all."""
         for tracker in self._trackers.values():
             tracker.log(row, step)
 
-    def finish(self, summary: dict[str, Any]) -> None:
-        """Close all; each may take its bounded time."""
+    def finish(self, summary: dict[str, Any], files: Sequence[Path] = ()) -> None:
+        """Close all at once, waiting for each its bounded time."""
+        began = time.monotonic()
         for tracker in self._trackers.values():
-            tracker.finish(summary)
+            tracker.close(summary, files)
+        for tracker in self._trackers.values():
+            tracker.wait(began)
 
 
-def make_trackers(names: list[str], settings: WandbSettings, say: Say) -> Trackers:
-    """Make the trackers of the `tracker` setting. To add one: a class with the methods of `Tracker`, and a line here."""
-    trackers = {}
-    if "wandb" in names:
-        trackers["wandb"] = Background("wandb", WandbTracker(settings, say), say, patience_s=WANDB_PATIENCE_S)
-    return Trackers(trackers)
+def make_trackers(settings: Settings, say: Say) -> Trackers:
+    """Make the trackers of the `tracker` setting. To add one: a class with the methods of `Tracker`, a line here, and its name in `config.TRACKERS`."""
+    make: dict[str, Callable[[], Background]] = {
+        "wandb": lambda: Background("wandb", WandbTracker(settings.wandb, say), say, patience_s=PATIENCE_S),
+        "mlflow": lambda: Background("mlflow", MlflowTracker(settings.mlflow, say), say, patience_s=PATIENCE_S, slow_s=DATABASE_SLOW_S),
+        "tensorboard": lambda: Background("tensorboard", TensorboardTracker(say), say, patience_s=PATIENCE_S),
+    }
+    return Trackers({name: make[name]() for name in settings.tracker})

@@ -4,12 +4,13 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from jaxrl_long.fields import masked
 from jaxrl_long.runtime.tracking.jsonl import clean
-from jaxrl_long.runtime.tracking.protocol import Tracker
+from jaxrl_long.runtime.tracking.protocol import Row, Tracker
 
 
 class Background:
@@ -26,27 +27,31 @@ class Background:
         self._calls: queue.Queue[tuple[str, Callable[[], Any]]] = queue.Queue(capacity)
         self._current: tuple[str, float] = ("", 0.0)
         self._dead = False
+        self._told = False
         self._lost = 0
         self._thread = threading.Thread(target=self._run, name=f"tracker-{name}", daemon=True)
 
-    def start(self, run_name: str, config: dict[str, Any], folder: Path, resume_id: str | None) -> str:
+    def start(self, run_name: str, config: dict[str, Any], folder: Path, resume_id: str | None, past: Sequence[Row] = ()) -> str:
         """Open the run in the background and return its id at once: it is chosen here, so that nobody has to be asked for it."""
         identity = resume_id or secrets.token_hex(4)
         settings = clean(config)
-        self._put("start", lambda: self._tracker.start(run_name, settings, folder, identity))
+        self._put("start", lambda: self._tracker.start(run_name, settings, folder, identity, past))
         self._thread.start()
         return identity
 
-    def log(self, row: dict[str, Any], step: int) -> None:
+    def log(self, row: Row, step: int) -> None:
         """Hand over a row."""
         copy = clean(row)
         self._put("log", lambda: self._tracker.log(copy, step))
 
-    def finish(self, summary: dict[str, Any]) -> None:
-        """Close the run, if the tracker does it in time; otherwise leave it alone and say so."""
+    def close(self, summary: dict[str, Any], files: Sequence[Path] = ()) -> None:
+        """Ask the tracker to close the run; nothing more may be logged."""
         copy = clean(summary)
-        self._put("finish", lambda: self._tracker.finish(copy))
-        deadline = time.monotonic() + self._patience_s
+        self._put("finish", lambda: self._tracker.finish(copy, files))
+
+    def wait(self, began: float) -> None:
+        """Wait until it has closed; where it takes too long since `began` (of `time.monotonic`), leave it alone and say so."""
+        deadline = began + self._patience_s
         while self._thread.is_alive() and time.monotonic() < deadline and not self._is_slow():
             self._thread.join(timeout=0.02)
         if self._thread.is_alive():
@@ -56,6 +61,12 @@ class Background:
             self._guard("abandon", self._tracker.abandon)
         elif self._lost:
             self._say(f"{self._name} lost {self._lost} rows; metrics.jsonl has all of them.")
+
+    def finish(self, summary: dict[str, Any], files: Sequence[Path] = ()) -> None:
+        """Close the run, and wait for it."""
+        began = time.monotonic()
+        self.close(summary, files)
+        self.wait(began)
 
     def _put(self, what: str, call: Callable[[], Any]) -> None:
         try:
@@ -82,7 +93,14 @@ class Background:
             call()
         # Whatever a tracker raises is its own trouble, not the run's.
         except Exception as error:
-            if self._lost == 0:
-                self._say(f"{self._name} failed to {what}: {type(error).__name__}: {error}. The run goes on; metrics.jsonl has everything.")
-            self._lost += 1
+            if not self._told:
+                self._say(f"{self._name} failed to {what}: {reason(error)}. The run goes on; metrics.jsonl has everything.")
+            self._told = True
+            self._lost += what == "log"
             self._dead = self._dead or what == "start"
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, in a line without passwords."""
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {masked(first)[:400]}".rstrip(".")
