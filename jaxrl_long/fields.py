@@ -9,6 +9,7 @@ import functools
 import inspect
 import itertools
 import math
+import re
 import textwrap
 import types
 import typing
@@ -19,6 +20,8 @@ from typing import Any, TypeVar
 Tree = TypeVar("Tree")
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 """Seconds of each unit of time."""
+USER_CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+"""A class of the user's own, `package.module:Class`."""
 
 
 class ConfigError(Exception):
@@ -48,6 +51,7 @@ def setting(
     stored: bool = False,
     duration: bool = False,
     only: str = "",
+    own: bool = False,
 ) -> Any:
     """Declare a field of a settings tree; its docstring stands under it.
 
@@ -55,8 +59,10 @@ def setting(
     `path`: text taken from the command line as it is, whatever characters it holds. `main`: shown first by `--help`.
     `stored`: a command that reads a finished run takes the run's own value instead of the default.
     `duration`: seconds, which may also be written with a unit: 90s, 30m, 8h, 2d. `only`: the one algorithm that reads it.
+    `own`: beside the choices, the name of a class of the user's own.
     """
-    notes = {"low": low, "high": high, "above": above, "choices": choices, "path": path, "main": main, "stored": stored, "duration": duration, "only": only}
+    limits = {"low": low, "high": high, "above": above, "choices": choices, "own": own}
+    notes = limits | {"path": path, "main": main, "stored": stored, "duration": duration, "only": only}
     return field(default=default, default_factory=factory, metadata=notes)
 
 
@@ -229,7 +235,7 @@ def _limited(value: Any, notes: Mapping[str, Any]) -> Any:
     if value is None:
         return value
     for item in value if isinstance(value, list | tuple) else [value]:
-        if notes.get("choices") and item not in notes["choices"]:
+        if notes.get("choices") and item not in notes["choices"] and not (notes.get("own") and USER_CLASS.fullmatch(item)):
             raise ValueError(f"is not one of {', '.join(notes['choices'])}.{_nearest_choice(item, notes['choices'])}")
         if notes.get("path") and item == "":
             raise ValueError("is empty.")

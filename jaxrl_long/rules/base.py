@@ -5,7 +5,6 @@ A rule names the settings that it reads, so that it is left out when one of them
 
 import functools
 import math
-import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -19,8 +18,6 @@ from jaxrl_long.config import EvaluateSettings, Settings
 
 CONFIGS = Path(str(files("jaxrl_long") / "configs"))
 """Folder of the YAML files that travel with the package."""
-
-USER_CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)

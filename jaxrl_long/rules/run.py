@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jaxrl_long.config import EvaluateSettings, Settings
+from jaxrl_long.config import TRACKERS, EvaluateSettings, Settings
 from jaxrl_long.fields import show
+from jaxrl_long.named import problem
 from jaxrl_long.rules.base import rule
 
 
@@ -16,6 +17,12 @@ def endurance_is_looked_at(settings: Settings) -> Iterator[str]:
     """Who is chosen by endurance must be examined for it."""
     if settings.checkpoint.best == "endurance" and not settings.eval.lasting:
         yield "checkpoint.best=endurance needs evaluations that go on: eval.lasting=false. Nearest: eval.lasting=true or checkpoint.best=return."
+
+
+@rule("tracker")
+def trackers_can_be_found(settings: Settings) -> Iterator[str]:
+    """A user's own are classes in packages that can be found (which are not imported here)."""
+    yield from filter(None, (problem("tracker", name) for name in settings.tracker if name not in TRACKERS))
 
 
 @rule("run_dir")

@@ -95,7 +95,7 @@ def refusal(settings: Settings, need: Need, room: int) -> str | None:
 def _least_ring(settings: Settings, num_envs: int) -> int:
     """The smallest `replay.capacity` with that many environments; PPO's own default is that already."""
     fewer = replace(settings, num_envs=num_envs)
-    return 0 if settings.algorithm.name == "ppo" else fewer.samples_per_update * fewer.rollouts_least
+    return fewer.samples_per_update * fewer.rollouts_least if settings.draws else 0
 
 
 def _fitting_envs(settings: Settings, most: int) -> int | None:

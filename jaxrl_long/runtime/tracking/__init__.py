@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from jaxrl_long import named
 from jaxrl_long.config import WandbSettings
+from jaxrl_long.fields import USER_CLASS, ConfigError
 from jaxrl_long.runtime.tracking.background import Background
 from jaxrl_long.runtime.tracking.jsonl import MetricsFile, read_rows
 from jaxrl_long.runtime.tracking.protocol import Tracker
@@ -14,6 +16,8 @@ __all__ = ["Background", "MetricsFile", "Tracker", "Trackers", "make_trackers", 
 
 Say = Callable[[str], None]
 
+NEEDED = ("start", "log", "finish", "abandon")
+"""What a Tracker has."""
 WANDB_PATIENCE_S = 15.0
 """Longest wait for wandb after the last row; it uploads meanwhile."""
 
@@ -45,4 +49,15 @@ def make_trackers(names: list[str], settings: WandbSettings, say: Say) -> Tracke
     trackers = {}
     if "wandb" in names:
         trackers["wandb"] = Background("wandb", WandbTracker(settings, say), say, patience_s=WANDB_PATIENCE_S)
+    for name in names:
+        if USER_CLASS.fullmatch(name):
+            trackers[name] = Background(name, own(name), say)
     return Trackers(trackers)
+
+
+def own(name: str) -> Tracker:
+    """The tracker of a class of the user's own. Raises ConfigError if there is none such, or it is no Tracker."""
+    tracker = named.built("tracker", name, None, named.load("tracker", name))
+    if problems := named.lacking("tracker", name, tracker, "A Tracker", NEEDED, "jaxrl_long/runtime/tracking/protocol.py", NEEDED):
+        raise ConfigError(problems)
+    return tracker
