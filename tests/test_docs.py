@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documents import DOCS, ROOT
+from documents import DOCS, ROOT, blocks
 from test_experiment import run, settings
 from test_planning import known
 
@@ -126,5 +126,28 @@ def test_links_between_documents_lead_somewhere():
             path, _, anchor = target.partition("#")
             other = (document.parent / path).resolve() if path else document
             assert other.exists(), f"{document.name}: {target}"
-            anchors = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.*)$", other.read_text(), re.MULTILINE)] if anchor else [""]
+            anchors = (
+                [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.*)$", other.read_text(), re.MULTILINE)]
+                if anchor
+                else [""]
+            )
             assert anchor in anchors, f"{document.name}: {target}"
+
+
+def quoted() -> list[str]:
+    """Lines that docs/troubleshooting.md says the program prints."""
+    return [line for block in blocks(DOCS / "troubleshooting.md", "text") for line in block.splitlines() if line]
+
+
+def test_every_message_that_is_quoted_is_in_the_source():
+    source = "\n".join(path.read_text() for path in (ROOT / "jaxrl_long").rglob("*.py"))
+    # Sentences are put together of parts, and long ones stand in several literals.
+    joined = re.sub(r"[\"']\s*\n\s*f?[\"']", "", source)
+    for line in quoted():
+        for piece in re.split(r"…|[.:,;)]+ |\.$", line):
+            assert piece.strip(" .:,;()=") in joined, f"{line}\n{piece}"
+
+
+def test_a_quoted_message_says_enough_to_be_found():
+    assert len(quoted()) >= 30
+    assert all(re.search(r"\w+ \w+", line) for line in quoted())

@@ -165,4 +165,6 @@ def test_a_class_that_is_no_tracker_is_refused():
 def test_a_codec_whose_rows_could_not_be_told_from_plain_numbers_is_refused(tmp_path):
     source = (tmp_path / "my_codecs.py").read_text().replace("jnp.int8", "jnp.int16")
     (tmp_path / "wide_codecs.py").write_text(source)
-    assert "its rows are int16. They may be float32, bfloat16, float16, int8." in refused("env=cartpole", "replay.codec=wide_codecs:Root", "algorithm.minibatches=2")
+    assert "its rows are int16. They may be float32, bfloat16, float16, int8." in refused(
+        "env=cartpole", "replay.codec=wide_codecs:Root", "algorithm.minibatches=2"
+    )
