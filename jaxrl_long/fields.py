@@ -96,7 +96,11 @@ def leaves(tree: type, prefix: str = "") -> Iterator[tuple[str, type, Any]]:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """The most similar known names as the end of an error message, or all of them when none is similar."""
+    """The most similar known names as the end of an error message, or all of them when none is similar.
+
+    >>> closest("algoritm.minibatches", ["algorithm.minibatches", "seed"])
+    'Closest: algorithm.minibatches.'
+    """
     known = sorted(known, key=lambda full: (full.count("."), full))
     # The last part counts first: `minibatches` and `algoritm.minibatches` both mean `algorithm.minibatches`.
     last, ends = name.rsplit(".", 1)[-1], sorted({full.rsplit(".", 1)[-1] for full in known})
@@ -108,7 +112,11 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def show(value: Any) -> str:
-    """A value as one would type it, shortened."""
+    """A value as one would type it, shortened.
+
+    >>> [show(value) for value in (None, True, 5e6, [64, 64])]
+    ['null', 'true', '5000000', '[64,64]']
+    """
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -12,8 +12,18 @@ from test_planning import known
 
 from jaxrl_long import archive, cli, plan
 from jaxrl_long.cli.words import read as words
-from jaxrl_long.config import AlgorithmSettings, ArchiveSettings, EnvSettings, EvalSettings, EvaluateSettings, GoalSettings, ReplaySettings, RestartSettings
-from jaxrl_long.config import Settings, StopSettings
+from jaxrl_long.config import (
+    AlgorithmSettings,
+    ArchiveSettings,
+    EnvSettings,
+    EvalSettings,
+    EvaluateSettings,
+    GoalSettings,
+    ReplaySettings,
+    RestartSettings,
+    Settings,
+    StopSettings,
+)
 from jaxrl_long.planning import cost, report
 from jaxrl_long.planning.settings import PlanSettings
 from jaxrl_long.reporting import index
@@ -143,11 +153,7 @@ def test_every_message_that_is_quoted_is_in_the_source():
     source = "\n".join(path.read_text() for path in (ROOT / "jaxrl_long").rglob("*.py"))
     # Sentences are put together of parts, and long ones stand in several literals.
     joined = re.sub(r"[\"']\s*\n\s*f?[\"']", "", source)
+    assert len(quoted()) >= 30
     for line in quoted():
         for piece in re.split(r"…|[.:,;)]+ |\.$", line):
             assert piece.strip(" .:,;()=") in joined, f"{line}\n{piece}"
-
-
-def test_a_quoted_message_says_enough_to_be_found():
-    assert len(quoted()) >= 30
-    assert all(re.search(r"\w+ \w+", line) for line in quoted())

@@ -19,7 +19,11 @@ BYTES = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
 
 def size_in_bytes(text: str, otherwise: str = "") -> float:
-    """`500MB` as a number. Raises ValueError with the rest of a sentence that starts with the value."""
+    """`500MB` as a number. Raises ValueError with the rest of a sentence that starts with the value.
+
+    >>> size_in_bytes("4GB")
+    4000000000.0
+    """
     try:
         size = float(text[:-2]) * BYTES[text[-2:]]
     except (ValueError, KeyError):

@@ -20,7 +20,11 @@ NEEDED = ("reset", "step", "obs_size", "action", "dt")
 
 
 def names() -> list[str]:
-    """The registered names, in alphabetical order."""
+    """The registered names, in alphabetical order.
+
+    >>> names()[:3]
+    ['ant', 'ant_goal', 'bitflip']
+    """
     return sorted(environments())
 
 

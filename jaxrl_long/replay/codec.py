@@ -201,7 +201,11 @@ def find(name: str) -> Codec:
 
 
 def codec_of(names: Mapping[str, str], field: str) -> Codec:
-    """A field's codec; one that `names` does not mention stays exact."""
+    """A field's codec; one that `names` does not mention stays exact.
+
+    >>> [codec_of({"obs": "delta", "action": "bfloat16"}, field).bytes(32) for field in ("obs", "action", "reward")]
+    [1.125, 2, 4.0]
+    """
     return find(names[field]) if field in names else Exact()
 
 
