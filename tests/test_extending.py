@@ -6,6 +6,7 @@ import io
 import json
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -29,13 +30,15 @@ SMALL = [*TINY, "algorithm.policy_layers=[8]", "algorithm.value_layers=[8]"]
 
 
 @pytest.fixture(autouse=True)
-def _modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A folder that holds the guide's modules, freshly imported."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    for name in write_modules(GUIDE, tmp_path):
-        monkeypatch.delitem(sys.modules, name.removesuffix(".py"), raising=False)
+    names = [name.removesuffix(".py") for name in write_modules(GUIDE, tmp_path)]
     codec.find.cache_clear()
+    yield
+    for name in names:
+        sys.modules.pop(name, None)
 
 
 def settings(*words: str) -> Settings:
