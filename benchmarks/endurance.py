@@ -60,8 +60,16 @@ OPTIONS: dict[str, str] = {
     "no restarts + grows + rewind + failing costs": (
         "restart.every=0 horizon=1000000 algorithm.lookahead_end=1000 restart.source=rewind algorithm.failure_cost=100"
     ),
+    f"{OWN} + averaged policy": "horizon=1000000 algorithm.average=0.98",
+    f"{OWN} + failing costs": "horizon=1000000 algorithm.failure_cost=100",
+    f"{OWN} + rewind": "horizon=1000000 restart.source=rewind",
+    f"{OWN} + no restarts": "horizon=1000000 restart.every=0",
+    f"{OWN} + noisy muscles": "horizon=1000000 disturb.action=0.2",
+    f"{OWN} + restarts": "horizon=1000000 restart.every=1000",
+    f"{OWN} + restarts + noisy muscles": "horizon=1000000 restart.every=1000 disturb.action=0.2",
+    f"{OWN} + restarts + pushes": "horizon=1000000 restart.every=1000 disturb.push=0.5",
 }
-"""Each option's settings, beside the task's own. More steps are a run of their own: `steps=`."""
+"""Each option's settings, beside the task's own or, where it is more than those, in place of them. More steps are a run of their own: `steps=`."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ class Options:
 
 def words(name: str, env: str) -> list[str]:
     """Settings of a training with an option, as a command line has them."""
-    plain = "" if name == OWN else PLAIN.get(env, "")
+    plain = "" if name.startswith(OWN) else PLAIN.get(env, "")
     return [*plain.split(), *OPTIONS[name].split()]
 
 
@@ -109,7 +117,7 @@ def speed(name: str, options: Options) -> Row:
 
 def chosen(options: Options) -> list[str]:
     """Names of the options asked for, the base always among them. A text that belongs to none ends the process with exit code 2."""
-    open_to = [name for name in OPTIONS if name != OWN or options.env in PLAIN]
+    open_to = [name for name in OPTIONS if not name.startswith(OWN) or options.env in PLAIN]
     found = {BASE}
     for text in filter(None, options.options.split(",")):
         fitting = {text} if text in open_to else {name for name in open_to if text in name}

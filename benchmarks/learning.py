@@ -41,7 +41,10 @@ def examine(folder: Path, options: Options) -> Row:
     whole = ours.evaluate(folder, horizon=options.endurance, num_envs=options.num_envs)
     names = ("alive", "alive_at", "reward_per_step", "median_life", "steps_between_failures", "steps_between_failures_at_least")
     found = {name: whole[name] for name in names}
-    return {**found, "first_reward_per_step": whole["reward_per_step_by_age"]["0-1000"], "endurance": options.endurance, "copies": options.num_envs}
+    by_age = list(whole["reward_per_step_by_age"].values())
+    # The ages before 1000, and the last decade that any copy has lived in.
+    rates = {"first_reward_per_step": by_age[0], "last_reward_per_step": next(rate for rate in reversed(by_age) if rate is not None)}
+    return {**found, **rates, "endurance": options.endurance, "copies": options.num_envs}
 
 
 def run(seed: int, options: Options) -> Row:

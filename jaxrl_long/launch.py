@@ -114,7 +114,7 @@ def init_state(program: Program, seed: int) -> TrainState:
 
 
 def without_ring(state: TrainState) -> TrainState:
-    """What a checkpoint holds with `replay.save=false`."""
+    """What a checkpoint holds that leaves the ring out."""
     nothing: Any = ()
     return replace(state, replay=nothing)
 

@@ -206,7 +206,7 @@ asked = dict(word.split("=", 1) for word in words)
 if name == "jaxrl_long.evaluate":
     print("a progress bar")
     print(json.dumps({"horizon": int(asked["horizon"]), "alive": 1.0, "alive_at": {"1000": 1.0}, "reward_per_step": 5.7, "median_life": None,
-                      "reward_per_step_by_age": {"0-1000": 6.0}, "steps_between_failures": None, "steps_between_failures_at_least": 341333.3}))
+                      "reward_per_step_by_age": {"0-1000": 6.0, "1000-10000": 5.8, "10000-16000": 5.6, "16000-20000": None}, "steps_between_failures": None, "steps_between_failures_at_least": 341333.3}))
     sys.exit()
 import pathlib
 folder = pathlib.Path(asked["run_dir"])
@@ -254,6 +254,7 @@ def test_our_time_to_a_return_ends_the_run_once_it_is_passed(fake: list[str]) ->
 def test_learning_trains_and_examines_what_it_trained(fake: list[str]) -> None:
     row = learning.run(2, learning.Options(steps=4_000_000, horizon=1_000_000, settings="algorithm.epochs=2"))
     assert (row["steps"], row["wall_s"], row["window_return"]) == (1_638_400, 40.0, 6000.0)
+    assert row["last_reward_per_step"] == 5.6
     assert (row["alive"], row["reward_per_step"], row["first_reward_per_step"], row["training_steps_between_failures"]) == (1.0, 5.7, 6.0, 99.0)
     assert "env=ant seed=2 steps=4000000 horizon=1000000 algorithm.epochs=2 run_dir=" in fake[0]
     assert fake[1].endswith("horizon=16000 num_envs=64 json=true")

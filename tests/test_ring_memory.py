@@ -1,6 +1,7 @@
 """A ring as large as memory allows, and one that is not saved."""
 
 import io
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from jaxrl_long.fields import ConfigError
 from jaxrl_long.launch import empty_ring, init_state, state_shapes
 from jaxrl_long.rules import broken
 from jaxrl_long.runtime import assemble, experiment, footprint, memory
+from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.progress import View
 from jaxrl_long.stored import load_settings
 
@@ -96,6 +98,35 @@ def test_a_ring_that_is_not_saved_is_filled_anew_and_that_is_said(tmp_path):
     said = run(asked)
     assert "the ring was not saved (replay.save=false): it is filled anew, and this is not exactly the run that was interrupted." in said
     assert load_settings(tmp_path).replay.save is False
+
+
+def test_a_ring_is_saved_less_often_than_the_rest_and_always_at_an_end(tmp_path):
+    asked = of_memory(tmp_path, capacity=320, save_every=3600.0)
+    asked = replace(asked, checkpoint=replace(asked.checkpoint, every=1e-9, keep=10))
+    run(asked)
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    *between, last = checkpoints.all()
+    assert len(between) >= 2
+    assert {update: has_ring(checkpoints, update) for update in (*between, last)} == {**dict.fromkeys(between, False), last: True}
+    # Killed before the end, it would have found this.
+    shutil.rmtree(next((tmp_path / "checkpoints").glob(f"{last:08d}-*")))
+    assert "the ring was not saved (replay.save_every=3600): it is filled anew, and this is not exactly the run that was interrupted." in run(asked)
+    assert has_ring(checkpoints, last)
+
+
+def test_a_stop_right_after_a_save_without_the_ring_saves_it_still(tmp_path):
+    asked = of_memory(tmp_path, capacity=64, save_every=3600.0)
+    asked = replace(asked, checkpoint=replace(asked.checkpoint, every=1e-9, keep=10))
+    experiment.train(asked, stopped_after(2), View(io.StringIO()), time.time())
+    whole = of_memory(tmp_path / "whole", capacity=64)
+    run(whole)
+    assert "goes on from" in (said := run(asked))
+    assert "not saved" not in said
+    assert_bit_equal(final_state(asked), final_state(whole))
+
+
+def has_ring(checkpoints: Checkpoints, update: int) -> bool:
+    return any(name.startswith(".replay") for name in checkpoints.record(update)["leaves"])
 
 
 def test_an_empty_ring_is_the_one_that_a_run_begins_with(tmp_path):

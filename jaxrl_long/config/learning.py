@@ -119,6 +119,9 @@ class ReplaySettings:
     save: bool = True
     """Save them with each checkpoint. false: smaller and quicker checkpoints, but who resumes starts with an empty ring, fills it before
     learning from it, and does not get exactly the same run."""
+    save_every: float = setting(0.0, low=0, high=1e9, duration=True)
+    """Time between two saves of them, in seconds or as 2h; 0: with each checkpoint. The last checkpoint of a run that ends or is stopped always
+    has them; who resumes from one without them, after a crash, goes on as with save=false."""
     codec: str = "float32"
     """How observations and actions are stored: float32, bfloat16, float16, int8, delta or package.module:Class of the user's own;
     or by field, as obs:int8,action:bfloat16."""

@@ -92,6 +92,10 @@ class Experiment:
         self.update = 0
         self.saved: int | None = None
         """Update of the newest intact checkpoint."""
+        self.saved_whole: int | None = None
+        """Update of the newest checkpoint that holds all that can be saved, the ring included."""
+        self.ring_due = time.perf_counter() + settings.replay.save_every
+        """When the ring is saved again."""
         self.score: float | None = None
         """Window return of the agent of this update; None where it was not evaluated."""
         self.best: float | None = None
@@ -113,7 +117,7 @@ class Experiment:
         self.tracker_ids = self.trackers.start(self.folder.path.name, to_plain(self.settings), self.folder.path, self.tracker_ids)
         with self._archiving() as self.archiving:
             state = self._train(state)
-            self._save(state, block=True)
+            self._save(state, last=True)
         done = self.update >= self.schedule.total
         summary = {**self.row, "finished": done, "stopped_by": self.stop.reason}
         write_atomically(self.folder.path / "summary.json", json.dumps(clean(summary), indent=1))
@@ -163,16 +167,18 @@ class Experiment:
 
     def _restore(self, shapes: TrainState) -> TrainState:
         # Examined environments may lie there, of these settings of the evaluation or of others.
-        keeps = self.settings.replay.save
-        state, host = self.checkpoints.restore(self.update, shapes if keeps else without_ring(shapes), beside=".examined")
+        whole = any(name.startswith(".replay") for name in self.checkpoints.record(self.update)["leaves"])
+        state, host = self.checkpoints.restore(self.update, shapes if whole else without_ring(shapes), beside=".examined")
+        self.saved_whole = self.update
         self.clock = Clock(**host["clock"])
         self.schedule.chunk = self.schedule.chunk or host["chunk"]
         self.tracker_ids, self.dumped, self.row, self.best = host["trackers"], host["dumped"], host["row"], host.get("best")
         self.limits = Limits(self.settings.stop, host.get("limits"))
         self.view.say(f"goes on from update {self.update} ({self.update * self.program.steps_per_update:,} steps).")
-        if not keeps:
-            self.view.say("the ring was not saved (replay.save=false): it is filled anew, and this is not exactly the run that was interrupted.")
-        return state if keeps else replace(state, replay=empty_ring(self.program))
+        if not whole:
+            why = "replay.save=false" if not self.settings.replay.save else f"replay.save_every={self.settings.replay.save_every:g}"
+            self.view.say(f"the ring was not saved ({why}): it is filled anew, and this is not exactly the run that was interrupted.")
+        return state if whole else replace(state, replay=empty_ring(self.program))
 
     def _examined(self) -> Any:
         """The environments of the lasting evaluation: those of the checkpoint, or fresh ones where it has none like these."""
@@ -268,10 +274,12 @@ class Experiment:
         self.trackers.log(row, row["env_steps"])
         self.view.report(row)
 
-    def _save(self, state: TrainState, block: bool = False) -> None:
-        """Commit state and host record together; the state may be donated afterwards."""
+    def _save(self, state: TrainState, last: bool = False) -> None:
+        """Commit state and host record together; the state may be donated afterwards. Of a ring that is saved, the `last` one always is."""
+        now = time.perf_counter()
+        with_ring = self.settings.replay.save and (last or now >= self.ring_due)
         # Not what the folder lists: a checkpoint of this update may be there and damaged.
-        if self.saved == self.update:
+        if self.update in (self.saved_whole, None if with_ring else self.saved):
             return self.checkpoints.wait()
         self.best = self.score if self._is_best() else self.best
         clock = vars(self.clock) | {"before_s": self.clock.before_s + time.time() - self.started}
@@ -279,9 +287,11 @@ class Experiment:
         host |= {"best": self.best, "limits": self.limits.memory}
         # Whoever goes on from here finds all steps before it on disk.
         self.archiving.flush()
-        state = replace(state if self.settings.replay.save else without_ring(state), examined=self.examined)
-        self.checkpoints.save(self.update, self.update * self.program.steps_per_update, state, host, score=self.score, block=block)
+        state = replace(state if with_ring else without_ring(state), examined=self.examined)
+        self.checkpoints.save(self.update, self.update * self.program.steps_per_update, state, host, score=self.score, block=last)
         self.saved = self.update
+        if with_ring:
+            self.saved_whole, self.ring_due = self.update, now + self.settings.replay.save_every
         return None
 
     def _say_end(self, done: bool) -> None:
