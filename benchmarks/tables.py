@@ -1,6 +1,6 @@
-"""The README's tables, made from the recorded rows: never typed.
+"""The tables of the README and of docs/, made from the recorded rows: never typed.
 
-    python -m benchmarks.tables            # rewrites what stands between the markers in README.md
+    python -m benchmarks.tables            # rewrites what stands between the markers in README.md and docs/*.md
     python -m benchmarks.tables --check    # changes nothing; exit code 1 when a table does not match its rows
 
 A table stands between `<!-- table:NAME -->` and `<!-- /table:NAME -->`; the names are those in TABLES.
@@ -288,16 +288,19 @@ def fill(text: str, results: Path = RESULTS) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Rewrite README.md, or only compare it; the exit code."""
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    filled = fill(text)
-    if "--check" not in arguments:
-        readme.write_text(filled)
-        return 0
-    if filled != text:
-        print("README.md's tables do not match benchmarks/results. Run: make tables", file=sys.stderr)
-    return int(filled != text)
+    """Rewrite README.md and the documents in docs/, or only compare them; the exit code."""
+    differing = 0
+    for document in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        text = document.read_text()
+        filled = fill(text)
+        if filled == text:
+            continue
+        if "--check" in arguments:
+            print(f"{document.relative_to(ROOT)}'s tables do not match benchmarks/results. Run: make tables", file=sys.stderr)
+            differing = 1
+        else:
+            document.write_text(filled)
+    return differing
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from typing import Any, TypeVar
 Tree = TypeVar("Tree")
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 """Seconds of each unit of time."""
+USER_CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+"""A class of the user's own, `package.module:Class`."""
 
 
 class ConfigError(Exception):
@@ -49,6 +51,7 @@ def setting(
     stored: bool = False,
     duration: bool = False,
     only: str = "",
+    own: bool = False,
 ) -> Any:
     """Declare a field of a settings tree; its docstring stands under it.
 
@@ -56,8 +59,10 @@ def setting(
     `path`: text taken from the command line as it is, whatever characters it holds. `main`: shown first by `--help`.
     `stored`: a command that reads a finished run takes the run's own value instead of the default.
     `duration`: seconds, which may also be written with a unit: 90s, 30m, 8h, 2d. `only`: the one algorithm that reads it.
+    `own`: beside the choices, the name of a class of the user's own.
     """
-    notes = {"low": low, "high": high, "above": above, "choices": choices, "path": path, "main": main, "stored": stored, "duration": duration, "only": only}
+    limits = {"low": low, "high": high, "above": above, "choices": choices, "own": own}
+    notes = limits | {"path": path, "main": main, "stored": stored, "duration": duration, "only": only}
     return field(default=default, default_factory=factory, metadata=notes)
 
 
@@ -91,7 +96,11 @@ def leaves(tree: type, prefix: str = "") -> Iterator[tuple[str, type, Any]]:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """The most similar known names as the end of an error message, or all of them when none is similar."""
+    """The most similar known names as the end of an error message, or all of them when none is similar.
+
+    >>> closest("algoritm.minibatches", ["algorithm.minibatches", "seed"])
+    'Closest: algorithm.minibatches.'
+    """
     known = sorted(known, key=lambda full: (full.count("."), full))
     # The last part counts first: `minibatches` and `algoritm.minibatches` both mean `algorithm.minibatches`.
     last, ends = name.rsplit(".", 1)[-1], sorted({full.rsplit(".", 1)[-1] for full in known})
@@ -103,7 +112,11 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def show(value: Any) -> str:
-    """A value as one would type it, shortened."""
+    """A value as one would type it, shortened.
+
+    >>> [show(value) for value in (None, True, 5e6, [64, 64])]
+    ['null', 'true', '5000000', '[64,64]']
+    """
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -237,7 +250,7 @@ def _limited(value: Any, notes: Mapping[str, Any]) -> Any:
     if value is None:
         return value
     for item in value if isinstance(value, list | tuple) else [value]:
-        if notes.get("choices") and item not in notes["choices"]:
+        if notes.get("choices") and item not in notes["choices"] and not (notes.get("own") and USER_CLASS.fullmatch(item)):
             raise ValueError(f"is not one of {', '.join(notes['choices'])}.{_nearest_choice(item, notes['choices'])}")
         if notes.get("path") and item == "":
             raise ValueError("is empty.")

@@ -112,6 +112,13 @@ def test_a_gpu_that_is_not_there_is_refused_with_what_to_do() -> None:
     assert "machine=gpu, but jax finds no GPU. Use machine=cpu, or install the extra `cuda`." in result.stderr
 
 
+def test_a_platform_that_was_asked_for_and_is_not_there_is_refused_with_what_to_do() -> None:
+    result = run("from jaxrl_long.runtime import devices; devices.prepare('gpu', compilation_cache='none')", JAX_PLATFORMS="cuda", CUDA_VISIBLE_DEVICES="")
+    assert "machine=gpu can't start: . " not in result.stderr
+    assert "machine=gpu can't start: " in result.stderr
+    assert "Use machine=cpu, or install the extra `cuda`." in result.stderr
+
+
 def test_preparing_again_in_a_started_process_is_accepted_for_the_same_devices_and_refused_for_more() -> None:
     code = PREPARE.format(count=2, cache="none") + (
         "devices.prepare('cpu', devices=2, compilation_cache='none')\n"

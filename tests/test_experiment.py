@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from worlds import assert_bit_equal
@@ -324,6 +325,17 @@ def test_a_folder_that_cannot_be_written_any_more_ends_the_run_with_a_sentence(t
 
     monkeypatch.setattr("jaxrl_long.runtime.tracking.MetricsFile.append", read_only)
     with pytest.raises(RunError, match=r"metrics.jsonl can't be written: Read-only file system"):
+        run(settings(tmp_path / "run"))
+
+
+def test_memory_that_a_program_needs_beside_its_state_and_does_not_get_is_told_in_a_sentence(tmp_path, monkeypatch):
+    def exhausted(self):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 35588764752 bytes.\nmore")
+
+    monkeypatch.setattr(experiment.Experiment, "run", exhausted)
+    with pytest.raises(
+        RunError, match=r"^memory ran out with num_envs=8 and rollout_length=4: RESOURCE_EXHAUSTED: Out of memory allocating 35588764752 bytes. Fewer"
+    ):
         run(settings(tmp_path / "run"))
 
 

@@ -70,12 +70,15 @@ def test_every_table_can_be_made_without_rows(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_check_tells_by_its_exit_code_whether_the_readme_is_current(changed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["README.md", "docs/results.md"])
+def test_check_tells_by_its_exit_code_whether_the_documents_are_current(name: str, changed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "ROOT", tmp_path)
-    (tmp_path / "README.md").write_text("<!-- table:speed -->\n<!-- /table:speed -->\n")
+    (tmp_path / "docs").mkdir()
+    for document in ("README.md", "docs/results.md"):
+        (tmp_path / document).write_text("<!-- table:speed -->\n<!-- /table:speed -->\n")
     assert tables.main([]) == 0
     if changed:
-        (tmp_path / "README.md").write_text("<!-- table:speed -->\n| typed by hand |\n<!-- /table:speed -->\n")
+        (tmp_path / name).write_text("<!-- table:speed -->\n| typed by hand |\n<!-- /table:speed -->\n")
     assert tables.main(["--check"]) == int(changed)
 
 

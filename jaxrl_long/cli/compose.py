@@ -2,7 +2,7 @@
 
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,10 +19,13 @@ from omegaconf.errors import OmegaConfBaseException
 from jaxrl_long import machine, rules
 from jaxrl_long.cli.command import Command
 from jaxrl_long.cli.words import names
-from jaxrl_long.fields import ConfigError, closest, from_plain, leaves, shorten, to_plain
+from jaxrl_long.fields import USER_CLASS, ConfigError, closest, from_plain, leaves, shorten, to_plain
 
 UNREADABLE = (HydraException, OmegaConfBaseException, ValueError, TypeError, OverflowError, RecursionError)
 """What Hydra and OmegaConf raise for values that they can't read."""
+
+OWN: dict[str, Callable[[str], dict[str, Any]]] = {"algorithm": lambda name: {"algorithm.name": name}, "tracker": lambda name: {"tracker": [name]}}
+"""Groups in which a class of the user's own may be chosen, and what its name sets; env has no files for most of its names anyway."""
 
 
 @dataclass
@@ -106,7 +109,7 @@ def _unread(command: Command, assignments: Mapping[str, str], algorithm: str) ->
     return {
         name: f"{name}={shorten(text)}: only algorithm={readers[name]} reads it, and this is algorithm={algorithm}. Leave it out."
         for name, text in assignments.items()
-        if name in readers and not is_file(algorithm) and readers[name] != algorithm
+        if name in readers and not is_file(algorithm) and not USER_CLASS.fullmatch(algorithm) and readers[name] != algorithm
     }
 
 
@@ -138,6 +141,9 @@ def _choose(plan: Plan, group: str, text: str, tuning: str) -> None:
         plan.choices["env"] = tuning + text if text in options(f"env/{tuning}") else None
     elif text in options(group):
         plan.choices[group] = text
+    elif group in OWN and USER_CLASS.fullmatch(text):
+        plan.choices[group] = None
+        plan.raw |= OWN[group](text)
     elif group != "env":
         plan.problems[group] = f"{group}={text}: no such file in configs/{group}. {closest(text, options(group))}"
     else:

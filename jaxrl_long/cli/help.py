@@ -64,7 +64,7 @@ def _settings(settings: Any, rows: list[tuple[str, type]]) -> Iterator[str]:
     for name, owner in rows:
         last = name.rsplit(".", 1)[-1]
         value = functools.reduce(getattr, name.split("."), settings)
-        choices = {item.name: item.metadata.get("choices") for item in owner.__dataclass_fields__.values()}[last]
+        choices = owner.__dataclass_fields__[last].metadata.get("choices")
         listed = f" One of: {', '.join(choices)}." if choices else ""
         yield from _paragraph(f"  {name}={show(value)}", docs(owner)[last] + listed)
     yield ""

@@ -89,8 +89,8 @@ class Settings:
     eval: EvalSettings = field(default_factory=EvalSettings)
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
     stop: StopSettings = field(default_factory=StopSettings)
-    tracker: list[str] = setting(factory=list, choices=TRACKERS)
-    """Where metrics go besides metrics.jsonl: one of them, several as [wandb,mlflow], or none."""
+    tracker: list[str] = setting(factory=list, choices=TRACKERS, own=True)
+    """Where metrics go besides metrics.jsonl: one of them, several as [wandb,mlflow], package.module:Class of the user's own, or none."""
     wandb: WandbSettings = field(default_factory=WandbSettings)
     mlflow: MlflowSettings = field(default_factory=MlflowSettings)
     report: bool = True
@@ -116,6 +116,12 @@ class Settings:
         return self.updates * self.samples_per_update
 
     @property
+    def draws(self) -> bool:
+        """Whether single steps are drawn from the ring: SAC does, PPO never, and a user's own algorithm where it is told how large the ring is."""
+        name, replay = self.algorithm.name, self.replay
+        return name == "sac" or (name not in ALGORITHMS and bool(replay.capacity or replay.memory))
+
+    @property
     def ring_rows(self) -> int:
         """Steps C of each environment that the ring keeps; a multiple of the rollout length."""
         if self.replay.capacity:
@@ -125,20 +131,20 @@ class Settings:
     @property
     def rollouts_needed(self) -> int:
         """Rollouts that the ring holds by default: the least for PPO, or enough for RING transitions."""
-        wanted = 0 if self.algorithm.name == "ppo" else -(-RING // self.samples_per_update)
+        wanted = -(-RING // self.samples_per_update) if self.draws else 0
         return max(self.rollouts_least, wanted, ARCHIVED if self.archive.enabled else 0)
 
     @property
     def rollouts_least(self) -> int:
         """Rollouts that it must hold: what PPO reads, or what there has to be before SAC learns."""
-        if self.algorithm.name == "ppo":
+        if not self.draws:
             return self.algorithm.reuse + 1
         return max(-(-self.replay.begin // self.samples_per_update), -(-(self.algorithm.n_step + 1) // self.rollout_length))
 
     @property
     def ring_cuts(self) -> int:
         """Latest cuts of each environment whose final observations the ring keeps: as many as there are in it, and some."""
-        if self.algorithm.name == "ppo" and not self.archive.enabled:
+        if not self.draws and not self.archive.enabled:
             return 0
         interval = min(self.horizon, self.restart.every or self.horizon)
         often = 3 if self.restart.random else 1

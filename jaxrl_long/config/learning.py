@@ -1,10 +1,11 @@
 """How is learnt, and from which steps."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from jaxrl_long.config.limits import MAX_INT32
-from jaxrl_long.fields import closest, setting, show
+from jaxrl_long.fields import USER_CLASS, closest, setting, show
 
 ALGORITHMS = ("ppo", "sac")
 SCHEDULES = ("constant", "linear", "kl")
@@ -18,7 +19,11 @@ BYTES = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
 
 def size_in_bytes(text: str, otherwise: str = "") -> float:
-    """`500MB` as a number. Raises ValueError with the rest of a sentence that starts with the value."""
+    """`500MB` as a number. Raises ValueError with the rest of a sentence that starts with the value.
+
+    >>> size_in_bytes("4GB")
+    4000000000.0
+    """
     try:
         size = float(text[:-2]) * BYTES[text[-2:]]
     except (ValueError, KeyError):
@@ -28,12 +33,19 @@ def size_in_bytes(text: str, otherwise: str = "") -> float:
     return size
 
 
+def _may_be(codec: str, allowed: tuple[str, ...]) -> bool:
+    """Whether a field that may be rounded by the `allowed` codecs may be by this one; one of the user's own needs a field that takes any."""
+    return codec in allowed or (allowed == CODECS and codec not in CODECS)
+
+
 @dataclass
 class AlgorithmSettings:
     """PPO (Schulman et al. 2017, arXiv:1707.06347) or SAC (Haarnoja et al. 2018, arXiv:1812.05905)."""
 
-    name: str = setting("ppo", choices=ALGORITHMS)
-    """Learning algorithm."""
+    name: str = setting("ppo", choices=ALGORITHMS, own=True)
+    """Learning algorithm, or `package.module:Class` of the user's own."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments handed to the constructor of a class of the user's own."""
     learning_rate: float = setting(1e-3, above=0, high=1, main=True)
     """Step size of Adam at the start of the run."""
     schedule: str = setting("linear", choices=SCHEDULES)
@@ -111,7 +123,8 @@ class ReplaySettings:
     """Time between two saves of them, in seconds or as 2h; 0: with each checkpoint. The last checkpoint of a run that ends or is stopped always
     has them; who resumes from one without them, after a crash, goes on as with save=false."""
     codec: str = "float32"
-    """How observations and actions are stored: float32, bfloat16, float16, int8 or delta; or by field, as obs:int8,action:bfloat16."""
+    """How observations and actions are stored: float32, bfloat16, float16, int8, delta or package.module:Class of the user's own;
+    or by field, as obs:int8,action:bfloat16."""
     begin: int = setting(10_000, low=1, high=MAX_INT32, only="sac")
     """Transitions in the ring before there is learning from it."""
     prioritise: float = setting(0.0, low=0, high=2, only="sac")
@@ -129,19 +142,23 @@ class ReplaySettings:
 
     def codecs(self) -> dict[str, str]:
         """The codec of each field that is not exact. Raises ValueError with the rest of a sentence that starts with the value."""
-        parts = [part.partition(":") for part in self.codec.split(",")]
-        by_field = {name.strip(): codec.strip() for name, colon, codec in parts if colon}
-        whole = [name.strip() for name, colon, _ in parts if not colon]
+        by_field, whole = {}, []
+        for part in map(str.strip, self.codec.split(",")):
+            name, colon, codec = map(str.strip, part.partition(":"))
+            if not colon or (name not in ROUNDED and codec not in CODECS and USER_CLASS.fullmatch(part)):
+                whole.append(part)
+            else:
+                by_field[name] = codec
         for codec in [*whole, *by_field.values()]:
-            if codec not in CODECS:
+            if codec not in CODECS and not USER_CLASS.fullmatch(codec):
                 raise ValueError(f"names no codec: {show(codec)}. {closest(codec, CODECS)}")
         for name, codec in by_field.items():
-            if codec not in (allowed := ROUNDED.get(name, ("float32",))):
+            if not _may_be(codec, allowed := ROUNDED.get(name, ("float32",))):
                 fitting = f"{name} may be {' or '.join(allowed)}" if name in ROUNDED else f"{name} decides what is learnt and is never rounded"
                 raise ValueError(f"does not fit: {fitting}. Fields that may be rounded: {', '.join(ROUNDED)}.")
         if len(whole) > 1 or (whole and by_field):
             raise ValueError("is neither one codec nor a list such as obs:int8,action:bfloat16.")
-        chosen = {name: whole[0] if whole[0] in allowed else "bfloat16" for name, allowed in ROUNDED.items()} if whole else by_field
+        chosen = {name: whole[0] if _may_be(whole[0], allowed) else "bfloat16" for name, allowed in ROUNDED.items()} if whole else by_field
         return {name: codec for name, codec in chosen.items() if codec != "float32"}
 
 

@@ -1,18 +1,16 @@
 """From settings to a Simulator: registered names, and users' classes by `package.module:Class`."""
 
-import importlib
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from jaxrl_long import named
 from jaxrl_long.config import EnvSettings
 from jaxrl_long.envs.classic import CartPole, GridWorld
 from jaxrl_long.envs.floating_origin import FloatingOrigin
 from jaxrl_long.envs.goals import BitFlip, PointMaze
 from jaxrl_long.envs.simulator import Continuous, Discrete, Simulator
 from jaxrl_long.fields import ConfigError, closest, show
-from jaxrl_long.rules import USER_CLASS, environments
+from jaxrl_long.rules import environments
 
 OURS: dict[str, Callable[..., Any]] = {"cartpole": CartPole, "gridworld": GridWorld, "bitflip": BitFlip, "point_maze": PointMaze}
 """Registered environments that are not brax's."""
@@ -22,7 +20,11 @@ NEEDED = ("reset", "step", "obs_size", "action", "dt")
 
 
 def names() -> list[str]:
-    """The registered names, in alphabetical order."""
+    """The registered names, in alphabetical order.
+
+    >>> names()[:3]
+    ['ant', 'ant_goal', 'bitflip']
+    """
     return sorted(environments())
 
 
@@ -66,54 +68,17 @@ def _registered(env: EnvSettings) -> Simulator:
 
 def _custom(env: EnvSettings) -> Simulator:
     _refuse_backend(env)
-    if not USER_CLASS.fullmatch(env.name):
-        raise ConfigError([f"env={env.name} is not of the form package.module:Class."])
-    module_name, _, class_name = env.name.partition(":")
-    module = _module(env.name, module_name)
-    constructor = getattr(module, class_name, None)
-    if not callable(constructor):
-        classes = [name for name, value in vars(module).items() if isinstance(value, type) and value.__module__ == module.__name__]
-        known = closest(class_name, classes) if classes else "It holds no class."
-        raise ConfigError([f"env={env.name}: module {module_name} has no class {class_name}. {known}"])
-    simulator = _built(env, constructor, env.options)
-    _check(env.name, simulator)
+    simulator = _built(env, named.load("env", env.name), env.options)
+    problems = named.lacking("env", env.name, simulator, "A Simulator", NEEDED, "jaxrl_long/envs/simulator.py", NEEDED[:2])
+    if not isinstance(getattr(simulator, "action", Discrete(1)), Continuous | Discrete):
+        problems.append(f"env={env.name}: action={show(simulator.action)} is neither Continuous(size) nor Discrete(count).")
+    if problems:
+        raise ConfigError(problems)
     return simulator
 
 
-def _module(name: str, module_name: str) -> Any:
-    """Import a user's module, also from the current folder. An error inside of it is told as it is."""
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        return importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise ConfigError([f"env={name}: module {module_name} needs {error.name}, which is not installed."]) from error
-        problem = f"env={name}: no module {error.name} can be imported. Run from the folder that holds it, or install it."
-        raise ConfigError([problem]) from None
-
-
 def _built(env: EnvSettings, constructor: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """Call the constructor; what it says about its arguments becomes a settings error."""
-    try:
-        return constructor(**options)
-    except (TypeError, ValueError, NotImplementedError) as error:
-        given = f"env.options={show(dict(env.options))}" if env.options else "without env.options"
-        raise ConfigError([f"env={env.name} can't be built {given}: {error}"]) from error
-
-
-def _check(name: str, simulator: Any) -> None:
-    """Everything that a user's class lacks, at once."""
-    missing = [member for member in NEEDED if not hasattr(simulator, member)]
-    problems = []
-    if missing:
-        problems.append(f"env={name} lacks {', '.join(missing)}. A Simulator has {', '.join(NEEDED)} (jaxrl_long/envs/simulator.py).")
-    problems += [f"env={name}: {member} is not a method." for member in NEEDED[:2] if not callable(getattr(simulator, member, len))]
-    if not isinstance(getattr(simulator, "action", Discrete(1)), Continuous | Discrete):
-        problems.append(f"env={name}: action={show(simulator.action)} is neither Continuous(size) nor Discrete(count).")
-    if problems:
-        raise ConfigError(problems)
+    return named.built("env", env.name, env.options, lambda: constructor(**options))
 
 
 def _refuse_backend(env: EnvSettings) -> None:

@@ -12,7 +12,11 @@ LARGEST = 1e15
 
 @struct.dataclass
 class Count:
-    """A counter up to 2^64 of two 32-bit halves: float32 stops counting at 2^24, int32 wraps at 2^31."""
+    """A counter up to 2^64 of two 32-bit halves: float32 stops counting at 2^24, int32 wraps at 2^31.
+
+    >>> Count.of(2**33 - 1).plus(jnp.int32(2)).as_int() == 2**33 + 1
+    True
+    """
 
     high: Shaped[Array, "..."]
     """uint32 []: multiples of 2^32."""
@@ -43,6 +47,11 @@ class Sum:
     """A running float32 sum and what its rounding has lost so far.
 
     high + low is the exact sum of what was added, but for a rounding (half of 2⁻²³ of it) of each term itself.
+
+    >>> Sum(jnp.float32(2**24), jnp.float32(0)).plus(jnp.float32(1)).as_float() - 2**24
+    1.0
+    >>> float(jnp.float32(2**24) + jnp.float32(1)) - 2**24
+    0.0
     """
 
     high: Float[Array, "..."]

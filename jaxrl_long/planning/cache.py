@@ -35,14 +35,15 @@ class Known:
 
 
 def identity(settings: Settings) -> str:
-    """A digest of what the measurement depends on: settings, device, versions, and the code of this package and of a user's world."""
+    """A digest of what the measurement depends on: settings, device, versions, and the code of this package and of a user's classes."""
     plain = to_plain(settings)
     what = [plain[name] for name in SPEED] + [plain["eval"][name] for name in EVALUATION]
     versions = [importlib.metadata.version(name) for name in ("jax", "jaxlib", "brax")]
     device = [machine.device_name(), machine.usable_cores(), machine.visible_gpus()]
     versions += [_code(CONFIGS.parent)]
-    if ":" in settings.env.name:
-        versions += [_code(Path(place)) for place in _places(re.split(r"[.:]", settings.env.name)[0])]
+    for name in (settings.env.name, settings.algorithm.name, *settings.replay.codecs().values()):
+        if ":" in name:
+            versions += [_code(Path(place)) for place in _places(re.split(r"[.:]", name)[0])]
     return hashlib.sha256(json.dumps([what, versions, device, __version__], sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 

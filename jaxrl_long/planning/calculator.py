@@ -29,6 +29,9 @@ def estimate(env_steps: float, num_envs: int, rollout_length: int, rollout_s: fl
         steps/s = num_envs × rollout_length / rollout_s        wall = env_steps / (steps/s)
 
     `env_steps` counts the steps of all environments together. Raises ValueError for a number that is not above 0.
+
+    >>> estimate(100e6, num_envs=100, rollout_length=1000).wall_s
+    5000.0
     """
     if min(env_steps, num_envs, rollout_length, rollout_s) <= 0:
         message = f"env_steps={env_steps}, num_envs={num_envs}, rollout_length={rollout_length} and rollout_s={rollout_s} must be above 0."

@@ -74,12 +74,20 @@ def _words(name: Any) -> set[str]:
 
 
 def cost_usd(wall_s: float, usd_per_hour: float) -> float:
-    """What `wall_s` seconds cost."""
+    """What `wall_s` seconds cost.
+
+    >>> cost_usd(5400, 2.0)
+    3.0
+    """
     return wall_s / 3600 * usd_per_hour
 
 
 def for_hours(env_steps: float, hours: float, steps_per_s: float, devices: int, overhead_s: float = 0.0) -> Need:
-    """What it takes to be done in `hours`, when `devices` of them train `steps_per_s` together; `overhead_s` is no training and stays."""
+    """What it takes to be done in `hours`, when `devices` of them train `steps_per_s` together; `overhead_s` is no training and stays.
+
+    >>> for_hours(360e6, 10, steps_per_s=4000, devices=2)
+    Need(steps_per_s=10000.0, devices=5, why_not='')
+    """
     training_s = hours * 3600 - overhead_s
     if training_s <= 0:
         return Need(math.inf, None, f"start-up, evaluation and saving alone take {overhead_s / 3600:.2g} h")

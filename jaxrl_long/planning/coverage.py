@@ -33,6 +33,10 @@ def coverage(env_steps: int, num_envs: int, horizon: int, restart_every: int, st
     """What `env_steps` over `num_envs` environments see of `horizon`, with training restarts every `restart_every` steps (0: none).
 
     lived = S / N        floor = horizon × N / (steps/s)
+
+    >>> seen = coverage(100_000_000, 256, 1_000_000, restart_every=1000, steps_per_s=32_000)
+    >>> seen.lived, round(seen.share, 3), seen.oldest, seen.floor_s / 3600
+    (390625, 0.391, 1000, 2.2222222222222223)
     """
     lived = max(1, env_steps // num_envs)
     oldest = min(lived, horizon, restart_every or horizon)

@@ -67,10 +67,10 @@ def _more_environments(settings: Settings, measured: Measured, times: Times) -> 
 
 def _less_learning(settings: Settings, parts: dict[str, float]) -> list[Remedy]:
     why = "learns less from each step"
-    if settings.algorithm.name != "ppo":
+    if settings.algorithm.name == "sac":
         return [Remedy(f"algorithm.update_ratio={settings.algorithm.update_ratio / 2:g}", 1 / (1 - parts["learning"] / 2), why)]
     epochs = settings.algorithm.epochs
-    if epochs < 2:
+    if settings.algorithm.name != "ppo" or epochs < 2:
         return []
     saved = parts["learning"] * (epochs - epochs // 2) / epochs
     return [Remedy(f"algorithm.epochs={epochs // 2}", 1 / (1 - saved), why)]

@@ -21,7 +21,11 @@ PARTS = {"parameters": "parameter", "environments": "environment", "ring": "ring
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: `34 s`, `3.9 min`, `27.8 h`, `12.4 d`."""
+    """Seconds for people: `34 s`, `3.9 min`, `27.8 h`, `12.4 d`.
+
+    >>> [duration(seconds) for seconds in (34, 234, 100_000, 1_071_360)]
+    ['34 s', '3.9 min', '27.8 h', '12.4 d']
+    """
     for unit, scale, least in (("d", 86400, 3 * 86400), ("h", 3600, 2 * 3600), ("min", 60, 100)):
         if seconds >= least:
             return f"{seconds / scale:.1f} {unit}"

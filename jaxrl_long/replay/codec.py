@@ -22,10 +22,16 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from jaxrl_long import named
+from jaxrl_long.fields import ConfigError
 from jaxrl_long.typing import Array, Int, PyTree
 
 LARGEST_HALF = 65504.0
 """Beyond it float16 says infinite."""
+ROWS = (jnp.float32, jnp.bfloat16, jnp.float16, jnp.int8)
+"""What a codec makes of float32; other types in the ring are numbers that were kept as they are."""
+NEEDED = ("sums", "encode", "decode", "bytes")
+"""What a Codec has."""
 
 
 @struct.dataclass
@@ -173,9 +179,34 @@ CODECS: Mapping[str, Codec] = {
 }
 
 
+@functools.cache
+def find(name: str) -> Codec:
+    """The codec of this name, or of the user's class `package.module:Class`.
+
+    Raises:
+        ConfigError: no such class, or one that is no codec.
+    """
+    if name in CODECS:
+        return CODECS[name]
+    constructor = named.load("replay.codec", name)
+    codec = named.built("replay.codec", name, None, constructor)
+    problems = named.lacking("replay.codec", name, codec, "A Codec", NEEDED, "jaxrl_long/replay/codec.py", NEEDED[1:])
+    if not problems:
+        row = jax.eval_shape(lambda: codec.encode(jnp.zeros((2, 2, 2)), None)).row.dtype
+        allowed = ", ".join(str(jnp.dtype(each)) for each in ROWS)
+        problems = [f"replay.codec={name}: its rows are {row}. They may be {allowed}."] if row not in ROWS else []
+    if problems:
+        raise ConfigError(problems)
+    return codec
+
+
 def codec_of(names: Mapping[str, str], field: str) -> Codec:
-    """A field's codec; one that `names` does not mention stays exact."""
-    return CODECS[names[field]] if field in names else Exact()
+    """A field's codec; one that `names` does not mention stays exact.
+
+    >>> [codec_of({"obs": "delta", "action": "bfloat16"}, field).bytes(32) for field in ("obs", "action", "reward")]
+    [1.125, 2, 4.0]
+    """
+    return find(names[field]) if field in names else Exact()
 
 
 def encode(names: Mapping[str, str], fields: Mapping[str, PyTree], axis: str | None = None) -> dict[str, PyTree]:
@@ -221,8 +252,7 @@ def read_rollout(names: Mapping[str, str], field: str, value: PyTree) -> PyTree:
 def _of_stored(names: Mapping[str, str], field: str, leaf: Stored) -> Codec:
     codec = codec_of(names, field)
     # Integers and flags of a rounded field were kept as they are.
-    kept = leaf.row.dtype in (jnp.float32, jnp.bfloat16, jnp.float16, jnp.int8)
-    return codec if kept else Exact()
+    return codec if leaf.row.dtype in ROWS else Exact()
 
 
 def _is_stored(node: Any) -> bool:

@@ -11,7 +11,11 @@ CONFIDENCE = 0.95
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """Mean of the middle half of R runs [R, ...], parts of a run counted in part; nothing is left out where there are fewer than three."""
+    """Mean of the middle half of R runs [R, ...], parts of a run counted in part; nothing is left out where there are fewer than three.
+
+    >>> float(interquartile_mean(np.array([0.0, 10.0, 12.0, 1000.0])))
+    11.0
+    """
     ordered, number = np.sort(values, axis=0), values.shape[0]
     if number < 3:
         return ordered.mean(axis=0)

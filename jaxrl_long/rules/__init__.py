@@ -4,12 +4,11 @@ To add a rule: a function in the file of what it is about.
 """
 
 from jaxrl_long.rules import learning, replay, run, tracking, world
-from jaxrl_long.rules.base import CONFIGS, RULES, USER_CLASS, EnvFacts, broken, divisors, environments, nearest_divisors, nearest_multiples, resolve, rule
+from jaxrl_long.rules.base import CONFIGS, RULES, EnvFacts, broken, divisors, environments, nearest_divisors, nearest_multiples, resolve, rule
 
 __all__ = [
     "CONFIGS",
     "RULES",
-    "USER_CLASS",
     "EnvFacts",
     "broken",
     "divisors",

@@ -5,7 +5,6 @@ A rule names the settings that it reads, so that it is left out when one of them
 
 import functools
 import math
-import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -19,8 +18,6 @@ from jaxrl_long.config import EvaluateSettings, Settings
 
 CONFIGS = Path(str(files("jaxrl_long") / "configs"))
 """Folder of the YAML files that travel with the package."""
-
-USER_CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
@@ -91,14 +88,22 @@ def divisors(number: int) -> list[int]:
 
 
 def nearest_divisors(number: int, wanted: int) -> str:
-    """The divisors of `number` on both sides of `wanted`: `25 or 50`."""
+    """The divisors of `number` on both sides of `wanted`: `25 or 50`.
+
+    >>> nearest_divisors(100, 32)
+    '25 or 50'
+    """
     known = divisors(number)
     below, above = [d for d in known if d < wanted], [d for d in known if d > wanted]
     return " or ".join(str(d) for d in [*below[-1:], *above[:1]])
 
 
 def nearest_multiples(step: int, wanted: int, high: int, low: int = 1) -> str:
-    """The multiples of `step` on both sides of `wanted`, from `low` to `high`: `96 or 128`; empty when there are none."""
+    """The multiples of `step` on both sides of `wanted`, from `low` to `high`: `96 or 128`; empty when there are none.
+
+    >>> nearest_multiples(32, 100, high=1000)
+    '96 or 128'
+    """
     first, below = -(-low // step) * step, wanted // step * step
     near = sorted({max(first, below), max(first, below + step)})
     return " or ".join(str(number) for number in near if number <= high)

@@ -3,9 +3,20 @@
 import math
 from collections.abc import Iterator
 
-from jaxrl_long.config import MAX_ENVS, MAX_INT32, Settings
+from jaxrl_long.config import ALGORITHMS, MAX_ENVS, MAX_INT32, Settings
 from jaxrl_long.fields import show
+from jaxrl_long.named import problem
 from jaxrl_long.rules.base import environments, nearest_divisors, nearest_multiples, rule
+
+
+@rule("algorithm.name", "algorithm.options")
+def known_algorithm(settings: Settings) -> Iterator[str]:
+    """One of ours, which has no options, or a user's class in a package that can be found (which is not imported here)."""
+    name, options = settings.algorithm.name, settings.algorithm.options
+    if name not in ALGORITHMS and (wrong := problem("algorithm", name)):
+        yield wrong
+    if name in ALGORITHMS and options:
+        yield f"algorithm.options={show(options)}: algorithm={name} has none. They are for a class of your own, algorithm=package.module:Class."
 
 
 @rule("goals.shaping", "algorithm.name", "algorithm.lookahead_end", "replay.hindsight")

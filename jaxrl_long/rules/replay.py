@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from jaxrl_long.config import MAX_INT32, Settings
+from jaxrl_long.config import CODECS, MAX_INT32, Settings
 from jaxrl_long.fields import show
+from jaxrl_long.named import problem
 from jaxrl_long.rules.base import environments, nearest_multiples, rule
 
 LENT_STEPS = 512
@@ -34,7 +35,7 @@ def memory_is_a_size(settings: Settings) -> Iterator[str]:
 def archive_lends_what_it_has(settings: Settings) -> Iterator[str]:
     """Only an archive that is kept can be drawn from, in equal parts by every device; and its goals stay as they were."""
     share, facts = settings.archive.share, environments().get(settings.env.name)
-    if not share or settings.algorithm.name != "sac":
+    if not share or settings.algorithm.name == "ppo":
         return
     if not settings.archive.enabled:
         yield f"archive.share={show(share)} needs an archive. Nearest: archive.enabled=true or archive.share=0."
@@ -53,11 +54,11 @@ def archive_lends_what_it_has(settings: Settings) -> Iterator[str]:
         yield f"archive.lend={settings.archive.lend} can't be split over devices={settings.devices}. Nearest: {near}."
 
 
-@rule("env.stack", "restart.source")
+@rule("env.stack", "restart.source", "algorithm.name", "replay.capacity", "replay.memory")
 def earlier_observations_are_the_episodes_own(settings: Settings) -> Iterator[str]:
     """Who goes back to an earlier moment has other rows before it in the ring than it has seen."""
     stack, source = settings.env.stack, settings.restart.source
-    if stack > 1 and source in ("archive", "rewind") and settings.algorithm.name == "sac":
+    if stack > 1 and source in ("archive", "rewind") and settings.draws:
         yield f"env.stack={stack} does not go with restart.source={source}. Nearest: restart.source=pool."
 
 
@@ -74,15 +75,17 @@ def limit_is_a_size(settings: Settings) -> Iterator[str]:
 def codecs_fit_their_fields(settings: Settings) -> Iterator[str]:
     """Known codecs, and none for what must stay exact."""
     try:
-        settings.replay.codecs()
+        chosen = settings.replay.codecs()
     except ValueError as error:
         yield f"replay.codec={show(settings.replay.codec)} {error}"
+        return
+    yield from filter(None, (problem("replay.codec", codec) for codec in sorted({*chosen.values()} - {*CODECS})))
 
 
-@rule("algorithm.name", "replay.begin", "replay.capacity", "algorithm.n_step", "num_envs", "rollout_length")
+@rule("algorithm.name", "replay.begin", "replay.capacity", "replay.memory", "algorithm.n_step", "num_envs", "rollout_length")
 def ring_can_be_drawn_from(settings: Settings) -> Iterator[str]:
     """Learning begins before the ring is full, and a transition fits into it."""
-    if settings.algorithm.name != "sac":
+    if not settings.draws:
         return
     holds, steps = settings.ring_rows * settings.num_envs, settings.algorithm.n_step
     if settings.replay.begin > holds:

@@ -4,8 +4,9 @@ import importlib.util
 import re
 from collections.abc import Iterator
 
-from jaxrl_long.config import Settings
+from jaxrl_long.config import TRACKERS, Settings
 from jaxrl_long.fields import masked
+from jaxrl_long.named import problem
 from jaxrl_long.rules.base import rule
 
 NEEDS = {"wandb": ("wandb",), "mlflow": ("mlflow", "sqlalchemy", "alembic"), "tensorboard": ("tensorboardX",)}
@@ -14,12 +15,18 @@ SCHEMES = ("sqlite", "postgresql", "http", "https")
 SUCH_AS = "Such as sqlite:////home/me/mlflow.db, postgresql://me@host/name or http://host:5000."
 
 
+@rule("tracker")
+def trackers_can_be_found(settings: Settings) -> Iterator[str]:
+    """A user's own are classes in packages that can be found (which are not imported here)."""
+    yield from filter(None, (problem("tracker", name) for name in settings.tracker if name not in TRACKERS))
+
+
 @rule("tracker", "mlflow.uri")
 def trackers_are_installed(settings: Settings) -> Iterator[str]:
     """A tracker's packages can be imported."""
     for name in dict.fromkeys(settings.tracker):
         driver = ("psycopg",) if name == "mlflow" and settings.mlflow.uri.startswith("postgresql:") else ()
-        missing = [package for package in NEEDS[name] + driver if not _installed(package)]
+        missing = [package for package in NEEDS.get(name, ()) + driver if not _installed(package)]
         if missing:
             yield f"tracker={name} needs {' and '.join(missing)}, not installed here: pip install 'jaxrl_long[{name}]'."
 

@@ -1,13 +1,12 @@
 """Rules of worlds: which there are, what they can do, and how copies of them are split."""
 
-import importlib.util
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from jaxrl_long.config import MAX_ENVS, MAX_INT32, EvaluateSettings, Settings
 from jaxrl_long.fields import closest, show
-from jaxrl_long.rules.base import USER_CLASS, environments, nearest_divisors, nearest_multiples, rule
+from jaxrl_long.named import problem
+from jaxrl_long.rules.base import environments, nearest_divisors, nearest_multiples, rule
 
 
 @rule("env.name", trees=(Settings, EvaluateSettings))
@@ -18,17 +17,8 @@ def known_environment(settings: Any) -> Iterator[str]:
         return
     if ":" not in name:
         yield f"env={name}: no environment of this name. {closest(name, environments())} Or package.module:Class of your own."
-    elif not USER_CLASS.fullmatch(name):
-        yield f"env={name} is not of the form package.module:Class."
-    elif not _importable(package := re.split(r"[.:]", name)[0]):
-        yield f"env={name}: no package {package} can be imported. Run from the folder that holds it, or install it."
-
-
-def _importable(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except ValueError:  # A module without a spec, as __main__ can be, is imported already.
-        return True
+    elif wrong := problem("env", name):
+        yield wrong
 
 
 @rule("env.name", "env.backend", trees=(Settings, EvaluateSettings))

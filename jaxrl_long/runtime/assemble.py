@@ -6,10 +6,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from jaxrl_long import named
 from jaxrl_long.algorithms.ppo import PPO
 from jaxrl_long.algorithms.protocol import Algorithm
 from jaxrl_long.algorithms.sac import SAC
-from jaxrl_long.config import Settings
+from jaxrl_long.config import ALGORITHMS, Settings
 from jaxrl_long.envs import registry
 from jaxrl_long.envs.curriculum import Curriculum
 from jaxrl_long.envs.disturbed import disturbed
@@ -20,6 +21,7 @@ from jaxrl_long.envs.vector import VectorEnv
 from jaxrl_long.fields import ConfigError, show
 from jaxrl_long.learning.distributions import Categorical, Distribution, TanhNormal
 from jaxrl_long.learning.returns import lookahead_discount
+from jaxrl_long.replay import codec
 from jaxrl_long.replay.ring import Layout
 from jaxrl_long.trainer import AXIS, Program
 
@@ -32,9 +34,19 @@ def distribution(simulator: Simulator) -> Distribution:
     return TanhNormal(simulator.action.size) if isinstance(simulator.action, Continuous) else Categorical(simulator.action.count)
 
 
+NEEDED = ("gradient_steps", "init", "initial_memory", "act", "ring_fields", "action", "improve", "observe")
+"""What an Algorithm has."""
+
+
 def algorithm(settings: Settings, simulator: Simulator) -> Algorithm:
-    """The algorithm that the settings name. To add one: a file in `algorithms/`, and a line here."""
+    """The algorithm that the settings name. To add one to the package: a file in `algorithms/`, and a line here.
+
+    Raises:
+        ConfigError: a user's class that can't be found or built, or is no Algorithm; what does not go together in this world.
+    """
     actions = distribution(simulator)
+    if settings.algorithm.name not in ALGORITHMS:
+        return _own_algorithm(settings, actions)
     if settings.algorithm.name == "sac":
         goals: Any = simulator if hasattr(simulator, "goal_reward") and settings.replay.hindsight else None
         if goals is not None and settings.algorithm.n_step > 1:
@@ -43,13 +55,24 @@ def algorithm(settings: Settings, simulator: Simulator) -> Algorithm:
     return PPO(settings.algorithm, actions)
 
 
+def _own_algorithm(settings: Settings, actions: Distribution) -> Algorithm:
+    asked = settings.algorithm
+    constructor = named.load("algorithm", asked.name)
+    made = named.built("algorithm", asked.name, asked.options, lambda: constructor(asked, actions, **asked.options))
+    if problems := named.lacking("algorithm", asked.name, made, "An Algorithm", NEEDED, "jaxrl_long/algorithms/protocol.py", NEEDED[1:]):
+        raise ConfigError(problems)
+    return made
+
+
 def layout(settings: Settings) -> Layout:
-    """Of the ring that the algorithm needs."""
-    drawn = settings.algorithm.name == "sac"
+    """Of the ring that the algorithm needs. Raises ConfigError for a codec that can't be had."""
+    drawn, codecs = settings.draws, settings.replay.codecs()
+    for name in codecs.values():
+        codec.find(name)
     return Layout(
         capacity=settings.ring_rows,
         length=settings.rollout_length,
-        codecs=tuple(settings.replay.codecs().items()),
+        codecs=tuple(codecs.items()),
         cuts=settings.ring_cuts,
         window=settings.algorithm.n_step + 1 if drawn else 1,
         begin=-(-settings.replay.begin // settings.num_envs) if drawn else 0,

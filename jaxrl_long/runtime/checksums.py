@@ -25,7 +25,15 @@ def sync(path: Path) -> None:
 
 
 def find_damage(path: Path, needed: str) -> str | None:
-    """Say what is wrong with a sealed folder that must hold the file `needed` (missing, truncated, changed or unlisted files); None: nothing."""
+    """Say what is wrong with a sealed folder that must hold the file `needed` (missing, truncated, changed or unlisted files); None: nothing.
+
+    >>> (folder := Path("sealed")).mkdir()
+    >>> (folder / "state").write_text("abc") and seal(folder)
+    >>> find_damage(folder, "state") is None
+    True
+    >>> find_damage(folder, "state") if (folder / "state").write_text("abd") else None
+    'state is damaged (3 bytes, wrong checksum)'
+    """
     try:
         lines = (path / SUMS).read_text().splitlines()
         expected = {line[66:]: line[:64] for line in lines}

@@ -95,8 +95,11 @@ def _require(machine: str, devices: int) -> None:
 
     try:
         found = jax.local_devices()
-    except RuntimeError as error:
-        raise ConfigError([f"machine={machine} can't start: {error}. Use machine=cpu, or install the extra `cuda`."]) from error
+    # jax asserts where a platform that was asked for is not there.
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(
+            [f"machine={machine} can't start: {str(error) or 'jax finds no such device'}. Use machine=cpu, or install the extra `cuda`."]
+        ) from error
     if machine == "gpu" and found[0].platform == "cpu":
         raise ConfigError(["machine=gpu, but jax finds no GPU. Use machine=cpu, or install the extra `cuda`."])
     if devices > len(found):

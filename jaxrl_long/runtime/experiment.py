@@ -33,6 +33,8 @@ from jaxrl_long.trainer import Fault, TrainState
 
 STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 """What the system says when a disk is full, read-only, forbidden or broken."""
+EXHAUSTED = "RESOURCE_EXHAUSTED"
+"""What XLA says when memory that a program needs beside its state is not there."""
 EVAL_SEED = 1_000_003
 """Evaluation draws its starts from its own seed, the same for every run: runs are compared on the same starts."""
 
@@ -69,6 +71,11 @@ def train(settings: Settings, stop: Stop, view: View, started: float, page: Call
         where = error.filename or folder.path
         remedy = "What was saved before is untouched; when it can be written again, the same command goes on."
         raise RunError(f"{where} can't be written: {error.strerror}. {remedy}") from error
+    except jax.errors.JaxRuntimeError as error:
+        if EXHAUSTED not in str(error):
+            raise
+        what, remedy = str(error).splitlines()[0], "Fewer or shorter take less; what was saved before is untouched."
+        raise RunError(f"memory ran out with num_envs={settings.num_envs} and rollout_length={settings.rollout_length}: {what} {remedy}") from error
     finally:
         view.close()
 

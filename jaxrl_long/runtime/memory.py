@@ -66,7 +66,11 @@ def _text(path: Path) -> str:
 
 
 def gigabytes(size: float) -> str:
-    """Bytes for people, in decimal units: `50.76 GB`, `310 MB`."""
+    """Bytes for people, in decimal units: `50.76 GB`, `310 MB`.
+
+    >>> gigabytes(50_760_000_000), gigabytes(901_000)
+    ('50.76 GB', '901.0 kB')
+    """
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if size >= scale:
             return f"{size / scale:.2f} {unit}"
@@ -95,7 +99,7 @@ def refusal(settings: Settings, need: Need, room: int) -> str | None:
 def _least_ring(settings: Settings, num_envs: int) -> int:
     """The smallest `replay.capacity` with that many environments; PPO's own default is that already."""
     fewer = replace(settings, num_envs=num_envs)
-    return 0 if settings.algorithm.name == "ppo" else fewer.samples_per_update * fewer.rollouts_least
+    return fewer.samples_per_update * fewer.rollouts_least if settings.draws else 0
 
 
 def _fitting_envs(settings: Settings, most: int) -> int | None:
@@ -108,5 +112,9 @@ def _fitting_envs(settings: Settings, most: int) -> int | None:
 
 
 def transitions_for(episodes: int, horizon: int, transition_bytes: int) -> tuple[int, int]:
-    """Transitions and bytes that hold that many whole episodes: 10 of 1,000,000 steps at 1 kB are 10 GB."""
+    """Transitions and bytes that hold that many whole episodes: 10 of 1,000,000 steps at 1 kB are 10 GB.
+
+    >>> transitions_for(10, 1_000_000, 1000)
+    (10000000, 10000000000)
+    """
     return episodes * horizon, episodes * horizon * transition_bytes

@@ -54,7 +54,8 @@ def training_row(number: dict[str, int | float], update: int, updates: int, step
     }
     if has_success:
         row["success_rate"] = number["success_count"] / ended if ended else None
-    return row
+    # What else an algorithm of the user's own reports.
+    return row | {name: value for name, value in number.items() if name not in row and not name.endswith("_count")}
 
 
 def lasting_row(lived: int, result: Snapshot) -> dict[str, Any]:

@@ -14,7 +14,11 @@ Row = Mapping[str, Any]
 
 
 def number(value: float | None) -> str:
-    """Write a count in at most four digits and a letter: 950, 22.4k, 1.23M."""
+    """Write a count in at most four digits and a letter: 950, 22.4k, 1.23M.
+
+    >>> [number(value) for value in (950, 22_400, 1_234_567, 0.0123, None)]
+    ['950', '22.4k', '1.23M', '0.0123', '-']
+    """
     if value is None:
         return "-"
     for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -25,7 +29,11 @@ def number(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Write a time with its two largest units: 0.4s, 1m 20s, 2h 05m, 3d 04h."""
+    """Write a time with its two largest units: 0.4s, 1m 20s, 2h 05m, 3d 04h.
+
+    >>> [duration(seconds) for seconds in (0.4, 80, 7500, 273_600)]
+    ['0.4s', '1m 20s', '2h 05m', '3d 04h']
+    """
     if seconds is None:
         return "-"
     if seconds < 9.95:

@@ -12,7 +12,16 @@ LONGEST_S = 8.0
 
 @dataclass
 class Schedule:
-    """Boundaries between chunks, in updates."""
+    """Boundaries between chunks, in updates.
+
+    >>> schedule, ends = Schedule(chunk=20, eval_every=50, total=120), [0]
+    >>> while ends[-1] < schedule.total:
+    ...     ends.append(schedule.next(ends[-1]))
+    >>> ends
+    [0, 20, 40, 50, 60, 80, 100, 120]
+    >>> [end for end in ends if schedule.evaluates(end)]
+    [0, 50, 100, 120]
+    """
 
     chunk: int
     """Updates between reports; 0: not measured yet."""

@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from jaxrl_long import named
 from jaxrl_long.config import Settings
+from jaxrl_long.fields import USER_CLASS, ConfigError
 from jaxrl_long.runtime.tracking.background import Background
 from jaxrl_long.runtime.tracking.jsonl import MetricsFile, read_rows
 from jaxrl_long.runtime.tracking.mlflow import MlflowTracker
@@ -17,6 +19,8 @@ __all__ = ["Background", "MetricsFile", "Tracker", "Trackers", "make_trackers", 
 
 Say = Callable[[str], None]
 
+NEEDED = ("start", "log", "finish", "abandon")
+"""What a Tracker has."""
 PATIENCE_S = 15.0
 """Longest wait for all trackers together after the last row; they upload meanwhile."""
 DATABASE_SLOW_S = 5.0
@@ -52,10 +56,21 @@ class Trackers:
 
 
 def make_trackers(settings: Settings, say: Say) -> Trackers:
-    """Make the trackers of the `tracker` setting. To add one: a class with the methods of `Tracker`, a line here, and its name in `config.TRACKERS`."""
+    """Make the trackers of the `tracker` setting. To add one: a class with the methods of `Tracker`, a line here, and its name in `config.TRACKERS`.
+
+    Raises ConfigError if one of the user's own can't be made.
+    """
     make: dict[str, Callable[[], Background]] = {
         "wandb": lambda: Background("wandb", WandbTracker(settings.wandb, say), say, patience_s=PATIENCE_S),
         "mlflow": lambda: Background("mlflow", MlflowTracker(settings.mlflow, say), say, patience_s=PATIENCE_S, slow_s=DATABASE_SLOW_S),
         "tensorboard": lambda: Background("tensorboard", TensorboardTracker(say), say, patience_s=PATIENCE_S),
     }
-    return Trackers({name: make[name]() for name in settings.tracker})
+    return Trackers({name: Background(name, own(name), say) if USER_CLASS.fullmatch(name) else make[name]() for name in settings.tracker})
+
+
+def own(name: str) -> Tracker:
+    """The tracker of a class of the user's own. Raises ConfigError if there is none such, or it is no Tracker."""
+    tracker = named.built("tracker", name, None, named.load("tracker", name))
+    if problems := named.lacking("tracker", name, tracker, "A Tracker", NEEDED, "jaxrl_long/runtime/tracking/protocol.py", NEEDED):
+        raise ConfigError(problems)
+    return tracker
