@@ -36,7 +36,7 @@ test-system: setup
 
 # Every notebook from its first cell to its last, at a small size; nothing is written back into them.
 notebooks: setup
-	JAXRL_LONG_SMOKE=1 $(BIN)/python -m pytest -p no:cacheprovider --nbmake --nbmake-kernel=python3 --nbmake-timeout=300 $(ARGS) notebooks
+	JAXRL_LONG_SMOKE=1 $(BIN)/python -m pytest --nbmake --nbmake-timeout=300 $(ARGS) notebooks
 
 check: setup
 	$(BIN)/ruff check .
