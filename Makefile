@@ -1,5 +1,5 @@
 # Every target sets itself up: nothing is needed but GNU make and Python 3.11 to 3.13 with venv and pip.
-.PHONY: setup train test test-fast test-system check tables clean
+.PHONY: setup train test test-fast test-system notebooks check tables clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -35,6 +35,10 @@ test-system: setup
 	bash tests/system_packages.sh
 	$(BIN)/python -m pytest -m 'browser or postgres' $(ARGS)
 	unshare --map-root-user --mount $(BIN)/python -m pytest -m system $(ARGS)
+
+# Every notebook from its first cell to its last, at a small size; nothing is written back into them.
+notebooks: setup
+	JAXRL_LONG_SMOKE=1 $(BIN)/python -m pytest --nbmake --nbmake-timeout=300 $(ARGS) notebooks
 
 check: setup
 	$(BIN)/ruff check .

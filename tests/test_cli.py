@@ -228,6 +228,12 @@ def test_evaluate_needs_a_run():
 # Words
 
 
+def test_python_gets_the_settings_that_the_command_line_would_and_nothing_is_written():
+    settings = cli.settings(TRAIN, "env=cartpole", "steps=5e4")
+    assert (settings.env.name, settings.steps, settings.horizon, settings.algorithm.minibatches) == ("cartpole", 50_000, 500, 4)
+    assert not Path("runs").exists()
+
+
 def test_a_verb_and_folders_may_come_before_settings(stored):
     Path("seed=0").mkdir()
     found = call("plot", "run", "seed=0", "run=run", command=REPORT)

@@ -17,7 +17,7 @@ from jaxrl_long.fields import ConfigError, RunError
 from jaxrl_long.runtime.process import let_go
 from jaxrl_long.stored import load_settings
 
-__all__ = ["BAD_SETTINGS", "DONE", "FAILED", "SAVED", "Call", "Command", "prepare", "run"]
+__all__ = ["BAD_SETTINGS", "DONE", "FAILED", "SAVED", "Call", "Command", "prepare", "run", "settings"]
 
 
 def run(command: Command, arguments: Sequence[str] | None = None) -> int:
@@ -73,6 +73,15 @@ def prepare(command: Command, words: Words) -> Call:
         settings = make_settings(command, given, _defaults(command, named))
     stored = folders.stored_for(settings, named) if command.makes_runs else named
     return Call(settings, words.verb, words.paths, stored)
+
+
+def settings(command: Command, *words: str) -> Any:
+    """What a command line means, for who calls from Python: `settings(train.COMMAND, "env=ant", "horizon=1000000")`. Nothing is written.
+
+    Raises:
+        ConfigError: all settings that don't fit, at once.
+    """
+    return prepare(command, read(command, list(words))).settings
 
 
 def _defaults(command: Command, named: Any) -> Any:
