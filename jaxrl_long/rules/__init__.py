@@ -3,7 +3,7 @@
 To add a rule: a function in the file of what it is about.
 """
 
-from jaxrl_long.rules import learning, replay, run, world
+from jaxrl_long.rules import learning, pictures, replay, run, world
 from jaxrl_long.rules.base import CONFIGS, RULES, USER_CLASS, EnvFacts, broken, divisors, environments, nearest_divisors, nearest_multiples, resolve, rule
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "learning",
     "nearest_divisors",
     "nearest_multiples",
+    "pictures",
     "replay",
     "resolve",
     "rule",

@@ -35,6 +35,7 @@ class RunFolder:
         self.stop = self.path / "STOP"
         self.evaluations = self.path / "evaluations"
         self.archive = self.path / "archive"
+        self.pictures = self.path / "pictures"
         self.endurance = self.path / "endurance.jsonl"
         self.lock = self.path / "lock"
 
