@@ -1,6 +1,7 @@
 """A recording: what one copy of a world did step by step, and how all copies fared. Everything that pictures are drawn from; knows no jax."""
 
 import json
+import math
 import os
 import zipfile
 from dataclasses import dataclass, fields
@@ -61,6 +62,25 @@ class Tape:
     """The bodies, as MuJoCo writes them: bytes. None: nothing that could be drawn."""
     axes: np.ndarray | None = None
     """Axes along which the world looks everywhere the same; its first joint coordinates."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Which steps are shown, and how fast."""
+
+    stride: int
+    """Steps from one picture to the next."""
+    fps: float
+
+    @classmethod
+    def of(cls, dt: float, most: int) -> "Timing":
+        """In real time, with at most `most` pictures a second, for steps of `dt` seconds."""
+        stride = max(1, math.ceil(1.0 / (most * dt) - 1e-9))
+        return cls(stride, 1.0 / (stride * dt))
+
+    def pictures(self, steps: int) -> int:
+        """How many show so many steps."""
+        return -(-steps // self.stride)
 
 
 def save(tape: Tape, path: Path) -> None:
