@@ -21,21 +21,38 @@ GROUND = 100.0
 """How far the ground reaches, in m."""
 PERIOD = 4.0
 """Ground and light look the same everywhere to a body that is moved by so many m: a multiple of its checkers' 2 m."""
+GROUND_COLOURS = np.array([[72, 88, 104], [104, 122, 138]])
 GOAL_COLOUR = np.array([0.9, 0.3, 0.1, 0.8], np.float32)
 
 
 def model_of(tape: Tape) -> Any:
-    """The bodies, on endless chequered ground where they move along it."""
+    """The bodies, on chequered ground that reaches far where they move along it."""
     assert tape.model is not None
     model = mujoco.MjModel.from_binary_path("task.mjb", {"task.mjb": tape.model.tobytes()})
     for plane in np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE):
+        material = model.geom_matid[plane]
+        model.geom_rgba[plane, :3] = 1.0 if material >= 0 else 0.55
         if tape.axes is not None and len(tape.axes):
             model.geom_size[plane, :2] = GROUND
-            if (material := model.geom_matid[plane]) >= 0:
-                # Two squares of 1 m in each repetition.
-                model.mat_texrepeat[material] = GROUND
-                model.mat_reflectance[material] = 0.1
+            # Two squares of 1 m in each repetition.
+            model.mat_texrepeat[material] = GROUND
+        if material >= 0:
+            # A mirror costs as much as the picture itself.
+            model.mat_reflectance[material] = 0.0
+            model.mat_rgba[material] = 1.0
+            _soften(model, model.mat_texid[material].max())
+    model.vis.headlight.ambient[:], model.vis.headlight.diffuse[:] = 0.2, 0.4
     return model
+
+
+def _soften(model: Any, texture: int) -> None:
+    """Give a texture of black and white the colours of GROUND_COLOURS."""
+    if texture < 0 or model.tex_nchannel[texture] != 3:
+        return
+    first, number = model.tex_adr[texture], model.tex_width[texture] * model.tex_height[texture]
+    pixels = model.tex_data[first : first + 3 * number].reshape(-1, 3)
+    white = pixels.mean(axis=1, keepdims=True) / 255
+    pixels[:] = (1 - white) * GROUND_COLOURS[0] + white * GROUND_COLOURS[1]
 
 
 def wrapped(q: np.ndarray, axes: np.ndarray | None) -> np.ndarray:
@@ -77,35 +94,40 @@ class Camera:
 
     def __init__(self, model: Any, data: Any, q: np.ndarray, roaming: bool) -> None:
         """Choose a place from the poses [S, Q]."""
-        solid = np.flatnonzero((model.geom_type != mujoco.mjtGeom.mjGEOM_PLANE) & (model.geom_bodyid > 0))
         low, high = np.full(3, np.inf), np.full(3, -np.inf)
-        height = []
         # A hundred of them tell where it gets.
         for row in q[:: -(-len(q) // 100)]:
             pose(model, data, row)
-            centre = data.geom_xpos[solid] - (np.append(data.xpos[1, :2], 0.0) if roaming else 0.0)
-            reach = model.geom_rbound[solid, None]
-            low, high = np.minimum(low, (centre - reach).min(axis=0)), np.maximum(high, (centre + reach).max(axis=0))
-            height.append(data.xpos[1, 2])
+            below, above = extent(model, data)
+            root = data.xpos[1] * (roaming, roaming, False)
+            low, high = np.minimum(low, below - root), np.maximum(high, above - root)
         size = high - low
-        self._roaming, self._height = roaming, float(np.mean(height))
+        self._offset = (low + high) / 2
+        self._roaming = roaming
         self._camera = camera = mujoco.MjvCamera()
         camera.type = mujoco.mjtCamera.mjCAMERA_FREE
-        camera.lookat[:] = (low + high) / 2
-        camera.distance = 1.6 * float(np.linalg.norm(size)) / 2 / np.tan(np.radians(model.vis.global_.fovy) / 2)
+        camera.distance = 1.3 * float(np.linalg.norm(size)) / 2 / np.sin(np.radians(model.vis.global_.fovy) / 2)
         camera.azimuth, camera.elevation = 135.0, -25.0
-        if size[2] < 0.3 * max(size[0], size[1]) and not roaming:
-            # Flat on a table: from above.
-            camera.azimuth, camera.elevation = 90.0, -75.0
-        elif size[1] < 0.6 * max(size[0], size[2]):
+        if size[1] < 0.4 * max(size[0], size[2]) and size[2] > 0.2 * size[0]:
             # In a plane that stands: from the side.
             camera.azimuth, camera.elevation = 90.0, -12.0
+        elif size[2] < 0.3 * max(size[0], size[1]):
+            # Flat on the ground: from above.
+            camera.azimuth, camera.elevation = 90.0, -50.0
 
     def at(self, root: np.ndarray) -> Any:
         """MuJoCo's camera for a picture in which the root body is there."""
-        if self._roaming:
-            self._camera.lookat[:] = (root[0], root[1], self._height)
+        self._camera.lookat[:] = self._offset + root * (self._roaming, self._roaming, False)
         return self._camera
+
+
+def extent(model: Any, data: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The lowest and the highest corner [3] of the box that all bodies are in."""
+    bodies = np.flatnonzero(model.geom_bodyid > 0)
+    turn = data.geom_xmat[bodies].reshape(-1, 3, 3)
+    centre = data.geom_xpos[bodies] + np.einsum("gij,gj->gi", turn, model.geom_aabb[bodies, :3])
+    half = np.einsum("gij,gj->gi", np.abs(turn), model.geom_aabb[bodies, 3:])
+    return (centre - half).min(axis=0), (centre + half).max(axis=0)
 
 
 def _add_goal(scene: Any, tape: Tape, model: Any) -> None:
