@@ -10,8 +10,9 @@ STAMP := .venv/.installed
 GPU := $(wildcard /dev/nvidia[0-9]*)
 EXTRAS := $(if $(GPU),dev$(strip ,)cuda,dev)
 BROWSER := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
-# Without a GPU or a browser their tests can't run; they are deselected, and pytest counts them.
-MARKS := not system$(if $(GPU),, and not gpu)$(if $(BROWSER),, and not browser)
+GRAPHICS := $(shell $(PYTHON) -c "from ctypes.util import find_library as f; print(f('EGL') or f('OSMesa') or '')")
+# Without a GPU, a browser or a library that draws their tests can't run; they are deselected, and pytest counts them.
+MARKS := not system$(if $(GPU),, and not gpu)$(if $(BROWSER),, and not browser)$(if $(GRAPHICS),, and not graphics)
 
 setup: $(STAMP)
 

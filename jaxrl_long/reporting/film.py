@@ -19,6 +19,8 @@ from jaxrl_long.runtime.tape import Tape, Timing, load
 
 GROUND = 100.0
 """How far the ground reaches, in m."""
+SHADOW, SHADOW_PIXELS = 3.0, 1024
+"""How far from a body shadows are seen, in m, and how finely: the default of 4096 takes longer than all the rest."""
 PERIOD = 4.0
 """Ground and light look the same everywhere to a body that is moved by so many m: a multiple of its checkers' 2 m."""
 GROUND_COLOURS = np.array([[72, 88, 104], [104, 122, 138]])
@@ -29,10 +31,11 @@ def model_of(tape: Tape) -> Any:
     """The bodies, on chequered ground that reaches far where they move along it."""
     assert tape.model is not None
     model = mujoco.MjModel.from_binary_path("task.mjb", {"task.mjb": tape.model.tobytes()})
+    roaming = tape.axes is not None and len(tape.axes) > 0
     for plane in np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE):
         material = model.geom_matid[plane]
         model.geom_rgba[plane, :3] = 1.0 if material >= 0 else 0.55
-        if tape.axes is not None and len(tape.axes):
+        if roaming:
             model.geom_size[plane, :2] = GROUND
             # Two squares of 1 m in each repetition.
             model.mat_texrepeat[material] = GROUND
@@ -41,6 +44,10 @@ def model_of(tape: Tape) -> Any:
             model.mat_reflectance[material] = 0.0
             model.mat_rgba[material] = 1.0
             _soften(model, model.mat_texid[material].max())
+    model.vis.quality.shadowsize = SHADOW_PIXELS
+    if roaming:
+        # Ground far from the light would shade itself here and there.
+        model.vis.map.shadowclip = SHADOW / model.stat.extent
     model.vis.headlight.ambient[:], model.vis.headlight.diffuse[:] = 0.2, 0.4
     return model
 
