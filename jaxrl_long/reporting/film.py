@@ -12,10 +12,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import mujoco
+import mujoco as stubs
 import numpy as np
 
 from jaxrl_long.runtime.tape import Tape, Timing, load
+
+# Its type stubs leave most of it out.
+mujoco: Any = stubs
 
 GROUND = 100.0
 """How far the ground reaches, in m."""

@@ -11,8 +11,10 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ import numpy as np
 from jaxrl_long import machine
 from jaxrl_long.config import RenderSettings, Settings
 from jaxrl_long.envs.floating_origin import true_position
-from jaxrl_long.fields import ConfigError, to_plain
+from jaxrl_long.fields import ConfigError, RunError, to_plain
 from jaxrl_long.reporting import charts, studio
 from jaxrl_long.rules.pictures import DRAWN
 from jaxrl_long.runtime import assemble, assessment, tape
@@ -52,19 +54,41 @@ def make(settings: RenderSettings, stored: Settings, say: Callable[[str], None])
     update = assessment.find_update(settings.checkpoint, Checkpoints(run.checkpoints, say=say), run)
     stem = name(settings, update)
     recorded, plot, video = folder / f"{stem}.npz", folder / f"{stem}-path.png", folder / f"{stem}-{_ending(settings)}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not recorded.exists():
-            tape.save(record(assessment.load(settings, stored, say), settings, say), recorded)
-        if not plot.exists():
+    _open(folder, [recorded, plot, video])
+    if not recorded.exists():
+        taken = record(assessment.load(settings, stored, say), settings, say)
+        with _kept(recorded):
+            tape.save(taken, recorded)
+    if not plot.exists():
+        with _kept(plot):
             write_atomically(plot, plotted(tape.load(recorded)))
-        if settings.format == "html" and not video.exists():
+    if settings.format == "html" and not video.exists():
+        with _kept(video):
             write_atomically(video, page(settings, stored, tape.load(recorded)))
-    except OSError as error:
-        raise ConfigError([f"to={folder} can't be written: {error.strerror}. Name a folder that can, as in to=pictures."]) from None
     if settings.format in DRAWN and not video.exists():
         _draw(settings, recorded, video, say)
     return [plot] if settings.format == "path" else [video, plot]
+
+
+def _open(folder: Path, files: list[Path]) -> None:
+    """Make the folder. Raises ConfigError where what is missing of its files can't be written into it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        missing = not all(file.exists() for file in files)
+        why = "permission denied" if missing and not os.access(folder, os.W_OK | os.X_OK) else None
+    except OSError as error:
+        why = error.strerror
+    if why:
+        raise ConfigError([f"to={folder} can't be written: {why}. Name a folder that can, as in to=pictures."])
+
+
+@contextmanager
+def _kept(file: Path) -> Generator[None]:
+    """Around the writing of a file: what goes wrong is told in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{file} can't be written: {error.strerror}.") from None
 
 
 def name(settings: RenderSettings, update: int) -> str:

@@ -4,7 +4,7 @@ The copies are an evaluation's, and so is the one compiled program that moves th
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -54,7 +54,7 @@ class _Points:
     def add(self, age: int, look: Look) -> None:
         if not self.age or self.age[-1] < age:
             self.age.append(age)
-            self.looks.append(look.replace(pose=()))
+            self.looks.append(replace(look, pose=()))
 
     def arrays(self, first: Look) -> dict[str, Any]:
         """The fields of a Tape that are about all copies."""
@@ -103,7 +103,8 @@ class Recorder:
 
 def look(simulator: Any, state: EvalState) -> Look:
     """What there is to see of E copies, whatever kind of world it is."""
-    world, nothing = state.env.sim, ()
+    world: Any = state.env.sim
+    nothing: Any = ()
     place = jax.vmap(placed(simulator))(world) if hasattr(simulator, "position") else nothing
     goal = simulator.desired(state.env.obs) if hasattr(simulator, "position") and hasattr(simulator, "desired") else nothing
     pose = jax.vmap(simulator.pose)(world) if hasattr(simulator, "pose") else nothing
