@@ -10,7 +10,7 @@ STAMP := .venv/.installed
 GPU := $(wildcard /dev/nvidia[0-9]*)
 EXTRAS := $(if $(GPU),dev$(strip ,)cuda,dev)
 # Without a GPU its tests can't run; they are deselected, and pytest counts them.
-MARKS := not system and not browser and not postgres$(if $(GPU),, and not gpu)
+MARKS := not system and not browser and not postgres and not graphics$(if $(GPU),, and not gpu)
 
 setup: $(STAMP)
 

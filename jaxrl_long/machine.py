@@ -1,13 +1,17 @@
 """What this machine offers, found without importing jax."""
 
+import ctypes.util
 import glob
 import importlib.util
 import os
 import platform
+import sys
 from pathlib import Path
 
 PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin", "jax_rocm7_plugin", "jax_rocm60_plugin")
 """Packages by which jax reaches a GPU."""
+GRAPHICS = {"egl": "EGL", "osmesa": "OSMesa"}
+"""Libraries that draw without a screen, by MuJoCo's names for them, the one to try first ahead."""
 
 
 def find_machine() -> str:
@@ -59,3 +63,12 @@ def cache_folder(asked: str) -> Path | None:
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     folder = Path(base if asked == "auto" else asked).expanduser().absolute()
     return folder / "jaxrl_long" / "compiled" if asked == "auto" else folder
+
+
+def graphics() -> list[str]:
+    """Ways to draw without a screen that are installed here, in MuJoCo's names; the one that `MUJOCO_GL` asks for, where it is set."""
+    if asked := os.environ.get("MUJOCO_GL", "").strip().lower():
+        return [asked]
+    if sys.platform == "darwin":
+        return ["cgl"]
+    return [name for name, library in GRAPHICS.items() if ctypes.util.find_library(library)]

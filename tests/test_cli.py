@@ -222,7 +222,7 @@ def test_evaluate_takes_the_runs_world_and_seed_and_its_own_numbers(stored):
 
 
 def test_evaluate_needs_a_run():
-    assert problems(command=EVALUATE) == ["run= is missing: name the folder of the run to evaluate, as in run=runs/ant."]
+    assert problems(command=EVALUATE) == ["run= is missing: name the folder of the run, as in run=runs/ant."]
 
 
 # Words

@@ -96,7 +96,7 @@ def test_the_defaults_keep_every_rule():
         ),
         (Settings(env=EnvSettings("swimmer", "mjx")), "env.backend=mjx is not supported by env=swimmer. Supported: generalized."),
         (Settings(env=EnvSettings("cartpole", "mjx")), "env.backend=mjx: env=cartpole has no choice of backends. Leave it at auto."),
-        (EvaluateSettings(), "run= is missing: name the folder of the run to evaluate, as in run=runs/ant."),
+        (EvaluateSettings(), "run= is missing: name the folder of the run, as in run=runs/ant."),
         (EvaluateSettings(run=".", checkpoint="newest"), "checkpoint=newest is neither latest nor best nor the number of an update."),
         (
             Settings(stop=StopSettings(cost=20.0)),

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from jaxrl_long.config.agents import AgentSettings, RenderSettings
 from jaxrl_long.config.learning import ACTIVATIONS, ALGORITHMS, CODECS, AlgorithmSettings, ArchiveSettings, ReplaySettings, size_in_bytes
-from jaxrl_long.config.limits import MAX_ENVS, MAX_INT32, MAX_STEPS
+from jaxrl_long.config.limits import MAX_ENVS, MAX_INT32, MAX_STEPS, PRECISIONS
 from jaxrl_long.config.watching import CheckpointSettings, EvalSettings, MlflowSettings, StopSettings, WandbSettings
 from jaxrl_long.config.world import BACKENDS, SOURCES, DisturbSettings, EnvSettings, GoalSettings, RestartSettings
 from jaxrl_long.fields import setting
@@ -22,6 +23,7 @@ __all__ = [
     "SOURCES",
     "SPEED",
     "TRACKERS",
+    "AgentSettings",
     "AlgorithmSettings",
     "ArchiveSettings",
     "CheckpointSettings",
@@ -31,6 +33,7 @@ __all__ = [
     "EvaluateSettings",
     "GoalSettings",
     "MlflowSettings",
+    "RenderSettings",
     "ReplaySettings",
     "RestartSettings",
     "Settings",
@@ -43,7 +46,6 @@ RING = 1_000_000
 """Transitions that an algorithm which learns from the ring alone keeps by default."""
 ARCHIVED = 16
 """Rollouts that the ring holds at the least when all of them go to disk: they are fetched that many at a time."""
-PRECISIONS = ("default", "high", "highest")
 TRACKERS = ("wandb", "mlflow", "tensorboard")
 
 SPEED = (
@@ -152,29 +154,12 @@ class Settings:
 
 
 @dataclass
-class EvaluateSettings:
+class EvaluateSettings(AgentSettings):
     """What `evaluate` does with a finished or running run. Settings it shares with the run default to the run's own."""
 
-    run: str | None = setting(None, path=True, main=True)
-    """Folder of the run to evaluate."""
-    checkpoint: str = setting("latest", main=True)
-    """Which of its checkpoints: latest, best (by window return), or the number of an update."""
     horizon: int = setting(1000, low=1, high=MAX_INT32 - 1, main=True, stored=True)
     """Steps for which each environment is continued."""
-    num_envs: int = setting(128, low=1, high=MAX_ENVS, main=True)
-    """Environments evaluated at once, over all devices."""
     window: int = setting(1000, low=1, high=MAX_INT32 - 1, main=True)
     """Steps whose summed reward is reported as `window_return`."""
-    seed: int = setting(0, low=0, high=2**32 - 1, main=True, stored=True)
-    """Decides the starts."""
     json: bool = setting(False, main=True)
     """Print the result as one line of JSON on standard output, and nothing else there."""
-    devices: int = setting(0, low=0, high=4096)
-    """Local devices to use; 0: all GPUs, or as many CPU cores as divide `num_envs`."""
-    env: EnvSettings = setting(factory=EnvSettings, stored=True)
-    precision: str = setting("highest", choices=PRECISIONS, stored=True)
-    """Precision of matrix products, in jax's names."""
-    deterministic: bool = setting(False, stored=True)
-    """Bit-equal results on a GPU too, at some cost in speed."""
-    compilation_cache: str = setting("auto", path=True, stored=True)
-    """Folder of compiled programs, shared between runs; auto: the user's cache folder; none: off."""

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import io
+import types
 import warnings
 from collections.abc import Generator
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import mujoco
+import numpy as np
 
 # mujoco.mjx prints a line on stdout for every optional package that it misses; brax imports it.
 with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    from brax import envs, fluid, math
+    from brax import base, envs, fluid, math
 
 from jaxrl_long.envs.simulator import Continuous, SimStep
 from jaxrl_long.typing import Array, Float, Key, PyTree
@@ -100,6 +102,7 @@ class BraxSimulator:
             self.push = self._push
         if name != "fast":
             self.with_body = self._with_body
+            self.pose = self._pose
 
     def reset(self, key: Key[Array, ""]) -> SimStep:
         """Draw a start."""
@@ -146,6 +149,26 @@ class BraxSimulator:
             joint = state["j"]
             moved["j"] = joint.replace(pos=joint.pos.at[0].add(math.inv_rotate(offset, state["a_p"].rot[0])))
         return {**state, **moved}
+
+    def _pose(self, state: PyTree) -> dict[str, Array]:
+        """What pictures need of a state: joint coordinates `q`, and positions `pos` and rotations `rot` of all links."""
+        return {"q": state["qpos" if "qpos" in state else "q"], "pos": state["x"].pos, "rot": state["x"].rot}
+
+    def scene(self) -> dict[str, np.ndarray]:
+        """The task's `model` as MuJoCo writes it, and the `axes` that it moves along unnoticed: its first joint coordinates."""
+        model = self._env.sys.mj_model
+        # Its type stubs leave the functions out.
+        library: Any = mujoco
+        written = np.empty(library.mj_sizeModel(model), np.uint8)
+        library.mj_saveModel(model, None, written)
+        return {"model": written, "axes": np.array(self.translates, np.int64)}
+
+    def viewer(self, pos: np.ndarray, rot: np.ndarray, seconds: float) -> str:
+        """A page that shows links at positions [S, L, 3] and rotations [S, L, 4], `seconds` apart. It loads Brax's viewer and three.js from the network."""
+        from brax.io import html
+
+        states: Any = [types.SimpleNamespace(x=base.Transform(pos=at, rot=turn)) for at, turn in zip(pos, rot, strict=True)]
+        return html.render(self._env.sys.tree_replace({"opt.timestep": seconds}), states, height="100vh", colab=False)
 
     def _push(self, state: PyTree, velocity: Float[Array, "3"]) -> PyTree:
         """Add to the speed of the whole body, in m/s. Only meaningful along the axes in `translates`; 0 along the others."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from jaxrl_long.envs.simulator import SimStep
@@ -43,6 +44,7 @@ class FloatingOrigin(Wrapper):
         super().__init__(inner)
         # That of the inner world is where it is in its cell.
         self.position = self._position
+        self.place = self._place
         if hasattr(inner, "push"):
             self.push = lambda state, velocity: state.replace(world=inner.push(state.world, velocity))
         if hasattr(inner, "with_body"):
@@ -65,6 +67,10 @@ class FloatingOrigin(Wrapper):
         local = self.inner.position(state.world)
         return local.at[:2].add(CELL * state.cell.astype(jnp.float32))
 
+    def _place(self, state: Floating) -> tuple[Int[Array, "2"], Float[Array, "3"]]:
+        """The cell, and the position in it in m: together exact."""
+        return state.cell, self.inner.position(state.world)
+
 
 @typed
 def cells(position: Float[Array, "3"], axes: tuple[int, ...]) -> Int[Array, "2"]:
@@ -75,3 +81,10 @@ def cells(position: Float[Array, "3"], axes: tuple[int, ...]) -> Int[Array, "2"]
     free = jnp.array([axis in axes for axis in range(2)])
     sound = jnp.abs(position[:2]) < LIMIT
     return jnp.where(free & sound, jnp.round(position[:2] / CELL), 0.0).astype(jnp.int32)
+
+
+def true_position(cell: np.ndarray, local: np.ndarray) -> np.ndarray:
+    """Positions [..., 3] in m from the true origin, in float64, of places within cells [..., 2]."""
+    position = local.astype(np.float64)
+    position[..., :2] += CELL * cell
+    return position

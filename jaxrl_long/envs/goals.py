@@ -140,7 +140,7 @@ class PointMaze(Places):
         apart = steps_apart(wall, floor)
         if not len(floor) or (apart < 0).any():
             raise ValueError("maze has no floor, or floor that can't be reached from the rest of it.")
-        self.radius = radius
+        self.radius, self.walls = radius, wall
         self._wall, self._floor, self._apart = jnp.asarray(wall), jnp.asarray(floor), jnp.asarray(apart)
 
     def reset(self, key: Key[Array, ""]) -> SimStep:

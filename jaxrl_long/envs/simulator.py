@@ -48,7 +48,9 @@ class Simulator(Protocol):
     `max_steps: int` an inner time limit that cannot be switched off (a longer horizon is refused);
     `success(state) -> Bool[Array, ""]` whether the task is solved in this state;
     `achieved(obs)`, `desired(obs)`, `with_goal(obs, goal)` and `goal_reward(achieved, goal)` of a world that pursues goals, for hindsight and
-    shaping (see `replay/hindsight.py`), and `nearer(reach) -> Simulator`, the same world with goals that are a share as far (`Curriculum`).
+    shaping (see `replay/hindsight.py`), and `nearer(reach) -> Simulator`, the same world with goals that are a share as far (`Curriculum`);
+    for pictures: `position`, also of a world that can't be moved, `place(state) -> (cell, position in it)` where that alone is exact, `walls`, a
+    floor plan [rows, columns] of 1 m squares, and `pose(state)` with `scene()` and `viewer(...)` of one that MuJoCo and Brax can draw (`envs/brax.py`).
     """
 
     @property

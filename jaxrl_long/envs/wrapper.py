@@ -5,9 +5,9 @@ from typing import Any, Self
 
 from jaxrl_long.typing import Array, Float
 
-SAME = ("max_steps", "at_once", "achieved", "desired", "with_goal", "goal_reward")
+SAME = ("max_steps", "at_once", "achieved", "desired", "with_goal", "goal_reward", "walls", "scene", "viewer")
 """Members that say the same of both, where the inner world has them."""
-OF_STATE = ("success", "position")
+OF_STATE = ("success", "position", "place", "pose")
 """Members that look at the inner world's state."""
 
 

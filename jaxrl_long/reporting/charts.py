@@ -1,4 +1,4 @@
-"""Curves as SVG that lies in the page: its colours are the page's, light or dark, and it holds no more points than can be seen."""
+"""Curves as SVG that lies in the page: its colours are the page's, light or dark, and it holds no more points than can be seen. And pictures as PNG."""
 
 import io
 import itertools
@@ -19,6 +19,10 @@ INK, LINE = "#010203", "#010204"
 """Stand for the page's colours until the picture is in it."""
 STYLE = {"svg.fonttype": "none", "text.parse_math": False, "font.family": "sans-serif", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
 STYLE |= {"text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "axes.edgecolor": LINE, "grid.color": LINE, "axes.grid": True}
+MOST_LINES = 64
+"""Copies in a picture, at the most."""
+SHOWN, OTHERS = "#1b6fb8", "#8a939c"
+PAPER = {"font.family": "sans-serif", "font.size": 10, "text.parse_math": False, "axes.grid": True, "grid.alpha": 0.3, "grid.linewidth": 0.6}
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,64 @@ def chart(name: str, curves: list[Curve], *, x: str, y: str, title: str = "", lo
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Title": title or y})
     return _inline(text.getvalue(), name)
+
+
+def ground(paths: np.ndarray, shown: int, *, unit: str, title: str, goals: np.ndarray | None = None, walls: np.ndarray | None = None) -> bytes:
+    """A PNG of paths [P, E, 2] seen from above, that of one copy ahead of the others, with the places they were to reach [E, 2] and a floor plan."""
+    with mpl.rc_context(PAPER):
+        figure, panel = _sheet((6.4, 6.0), title, f"x ({unit})", f"y ({unit})")
+        if walls is not None:
+            panel.imshow(walls, cmap="Greys", vmin=0, vmax=2, extent=(0, walls.shape[1], walls.shape[0], 0), zorder=0)
+        for copy in _in_front(paths.shape[1], shown):
+            x, y = paths[:, copy].T
+            colour, front = (SHOWN, 3) if copy == shown else (OTHERS, 2)
+            panel.plot(x, y, color=colour, linewidth=1.6 if copy == shown else 0.8, alpha=1.0 if copy == shown else 0.6, zorder=front)
+            _mark_ends(panel, x, y, colour, front)
+            if goals is not None:
+                panel.plot(*goals[copy], "*", color=colour, markersize=14 if copy == shown else 7, zorder=front)
+        panel.set_aspect("equal", adjustable="datalim" if walls is None else "box")
+        return _png(figure)
+
+
+def lines(x: np.ndarray, ys: np.ndarray, shown: int, *, y: str, title: str) -> bytes:
+    """A PNG of values [P, E] against steps [P] or [P, E], those of one copy ahead of the others'."""
+    with mpl.rc_context(PAPER):
+        figure, panel = _sheet((6.4, 4.0), title, "steps", y)
+        steps = np.broadcast_to(x[:, None] if x.ndim == 1 else x, ys.shape)
+        for copy in _in_front(ys.shape[1], shown):
+            colour, front = (SHOWN, 3) if copy == shown else (OTHERS, 2)
+            panel.plot(steps[:, copy], ys[:, copy], color=colour, linewidth=1.6 if copy == shown else 0.8, alpha=1.0 if copy == shown else 0.6, zorder=front)
+            _mark_ends(panel, steps[:, copy], ys[:, copy], colour, front)
+        if x.max() >= 1e4:
+            panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+        return _png(figure)
+
+
+def _in_front(copies: int, shown: int) -> list[int]:
+    """The copies that are drawn, the one that is shown last."""
+    return [copy for copy in range(min(copies, MOST_LINES)) if copy != shown] + [shown]
+
+
+def _mark_ends(panel: Any, x: np.ndarray, y: np.ndarray, colour: str, front: int) -> None:
+    """A dot where a line that goes on has come to, a cross where one ended before."""
+    known = np.flatnonzero(np.isfinite(y))
+    if len(known):
+        panel.plot(x[known[-1]], y[known[-1]], "o" if known[-1] == len(y) - 1 else "x", color=colour, markersize=5, zorder=front)
+
+
+def _sheet(size: tuple[float, float], title: str, x: str, y: str) -> tuple[Figure, Any]:
+    figure = Figure(figsize=size, layout="constrained")
+    panel: Any = figure.subplots()
+    panel.set(xlabel=x, ylabel=y)
+    panel.set_title(title, fontsize=11, loc="left")
+    return figure, panel
+
+
+def _png(figure: Figure) -> bytes:
+    file = io.BytesIO()
+    # Without a version in it: the same numbers are the same file.
+    figure.savefig(file, format="png", dpi=120, metadata={"Software": None})
+    return file.getvalue()
 
 
 def _draw(panel: Any, curve: Curve) -> None:

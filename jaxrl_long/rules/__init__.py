@@ -3,7 +3,7 @@
 To add a rule: a function in the file of what it is about.
 """
 
-from jaxrl_long.rules import learning, replay, run, tracking, world
+from jaxrl_long.rules import learning, pictures, replay, run, tracking, world
 from jaxrl_long.rules.base import CONFIGS, RULES, EnvFacts, broken, divisors, environments, nearest_divisors, nearest_multiples, resolve, rule
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "learning",
     "nearest_divisors",
     "nearest_multiples",
+    "pictures",
     "replay",
     "resolve",
     "rule",

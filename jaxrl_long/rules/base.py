@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from jaxrl_long import machine
-from jaxrl_long.config import EvaluateSettings, Settings
+from jaxrl_long.config import AgentSettings, Settings
 
 CONFIGS = Path(str(files("jaxrl_long") / "configs"))
 """Folder of the YAML files that travel with the package."""
@@ -70,7 +70,7 @@ def broken(settings: Any, bad: Collection[str] = ()) -> list[str]:
 
 def resolve(settings: Any) -> Any:
     """Settings that keep the rules, with what `auto` stands for: the environment's backend, and the devices on a CPU."""
-    if not isinstance(settings, Settings | EvaluateSettings):
+    if not isinstance(settings, Settings | AgentSettings):
         return settings
     facts = environments().get(settings.env.name)
     if settings.env.backend == "auto" and facts and facts.backends:

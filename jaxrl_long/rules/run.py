@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jaxrl_long.config import EvaluateSettings, Settings
+from jaxrl_long.config import AgentSettings, Settings
 from jaxrl_long.fields import show
 from jaxrl_long.rules.base import rule
 
@@ -25,7 +25,7 @@ def run_dir_can_be_written(settings: Settings) -> Iterator[str]:
         yield from _unwritable("run_dir", settings.run_dir)
 
 
-@rule("compilation_cache", trees=(Settings, EvaluateSettings))
+@rule("compilation_cache", trees=(Settings, AgentSettings))
 def cache_can_be_written(settings: Any) -> Iterator[str]:
     """The folder of compiled programs exists or can be created."""
     if settings.compilation_cache not in ("auto", "none"):
@@ -48,15 +48,15 @@ def _unwritable(name: str, text: str) -> Iterator[str]:
         yield f"{name}={text}: {existing} can't be written to. Name a folder that can."
 
 
-@rule("run", trees=(EvaluateSettings,))
-def run_is_named(settings: EvaluateSettings) -> Iterator[str]:
+@rule("run", trees=(AgentSettings,))
+def run_is_named(settings: AgentSettings) -> Iterator[str]:
     """There is no default run."""
     if settings.run is None:
-        yield "run= is missing: name the folder of the run to evaluate, as in run=runs/ant."
+        yield "run= is missing: name the folder of the run, as in run=runs/ant."
 
 
-@rule("checkpoint", trees=(EvaluateSettings,))
-def checkpoint_is_an_update(settings: EvaluateSettings) -> Iterator[str]:
+@rule("checkpoint", trees=(AgentSettings,))
+def checkpoint_is_an_update(settings: AgentSettings) -> Iterator[str]:
     """The latest checkpoint, the best, or that of an update."""
     if settings.checkpoint not in ("latest", "best") and not re.fullmatch(r"[0-9]{1,18}", settings.checkpoint):
         yield f"checkpoint={show(settings.checkpoint)} is neither latest nor best nor the number of an update."

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from jaxrl_long.config import MAX_ENVS, MAX_INT32, EvaluateSettings, Settings
+from jaxrl_long.config import MAX_ENVS, MAX_INT32, AgentSettings, EvaluateSettings, Settings
 from jaxrl_long.fields import closest, show
 from jaxrl_long.named import problem
 from jaxrl_long.rules.base import environments, nearest_divisors, nearest_multiples, rule
 
 
-@rule("env.name", trees=(Settings, EvaluateSettings))
+@rule("env.name", trees=(Settings, AgentSettings))
 def known_environment(settings: Any) -> Iterator[str]:
     """A registered name, or a user's class in a package that can be found (which is not imported here)."""
     name = settings.env.name
@@ -21,7 +21,7 @@ def known_environment(settings: Any) -> Iterator[str]:
         yield wrong
 
 
-@rule("env.name", "env.backend", trees=(Settings, EvaluateSettings))
+@rule("env.name", "env.backend", trees=(Settings, AgentSettings))
 def supported_backend(settings: Any) -> Iterator[str]:
     """Brax tasks run on the backends that they support; other environments have none."""
     env, facts = settings.env, environments().get(settings.env.name)
@@ -95,7 +95,7 @@ def disturbances_fit_the_world(settings: Settings) -> Iterator[str]:
         yield f"disturb.{name}={show(getattr(asked, name))}: env={settings.env.name} {reason}. Nearest: disturb.{name}=0."
 
 
-@rule("num_envs", "devices", trees=(Settings, EvaluateSettings))
+@rule("num_envs", "devices", trees=(Settings, AgentSettings))
 def environments_split_over_devices(settings: Any) -> Iterator[str]:
     """Every device gets equally many environments."""
     if settings.devices and settings.num_envs % settings.devices:

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from jaxrl_long import __version__
-from jaxrl_long.config import EvaluateSettings, Settings
+from jaxrl_long.config import EvaluateSettings, RenderSettings, Settings
 from jaxrl_long.fields import ConfigError, to_plain
 from jaxrl_long.launch import state_shapes
 from jaxrl_long.runtime import assemble, endurance
@@ -38,11 +38,11 @@ class Agent:
     update: int
 
 
-def load(settings: EvaluateSettings, stored: Settings, say: Callable[[str], None] = print) -> Agent:
+def load(settings: EvaluateSettings | RenderSettings, stored: Settings, say: Callable[[str], None] = print) -> Agent:
     """The agent of a run with the `stored` settings; needs nothing but the run's folder. Raises ConfigError if there is no such checkpoint."""
     folder = RunFolder(Path(settings.run or ""))
     checkpoints = Checkpoints(folder.checkpoints, say=say)
-    update = _update(settings.checkpoint, checkpoints, folder)
+    update = find_update(settings.checkpoint, checkpoints, folder)
     program = assemble.program(replace(stored, devices=settings.devices, block=0, env=settings.env))
     shapes = state_shapes(program)
     # Only the learner's leaves are read: the ring may be large, and another number of environments doesn't matter.
@@ -86,8 +86,8 @@ def _name(settings: EvaluateSettings, update: int, devices: int) -> str:
     return f"{update:08d}-{digest[:12]}"
 
 
-def _update(asked: str, checkpoints: Checkpoints, folder: RunFolder) -> int:
-    """The update whose checkpoint is meant."""
+def find_update(asked: str, checkpoints: Checkpoints, folder: RunFolder) -> int:
+    """The update whose checkpoint is meant. Raises ConfigError where there is none."""
     if asked == "latest":
         latest = checkpoints.latest()
         if latest is None:

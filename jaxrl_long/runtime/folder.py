@@ -35,6 +35,7 @@ class RunFolder:
         self.stop = self.path / "STOP"
         self.evaluations = self.path / "evaluations"
         self.archive = self.path / "archive"
+        self.pictures = self.path / "pictures"
         self.endurance = self.path / "endurance.jsonl"
         self.trackers = self.path / "trackers.json"
         self.pictures = self.path / "pictures"
@@ -135,12 +136,12 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str | bytes) -> None:
     """Replace a file by `text`: readers, and a crash at any moment, see the old or the new content, never a part."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with temporary.open("wb") as file:
+            file.write(text.encode() if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -141,9 +141,9 @@ def _bar(console: Console) -> Progress:
 
 
 @contextmanager
-def steps_bar(name: str, total: int, out: TextIO | None = None) -> "Generator[StepsBar]":
+def steps_bar(name: str, total: int, out: TextIO | None = None, unit: str = "steps") -> "Generator[StepsBar]":
     """Show how far `name` has come towards `total` steps, on standard error by default so that results can be piped."""
-    bar = StepsBar(name, total, Lines(file=out or sys.stderr, highlight=False, markup=False, soft_wrap=True))
+    bar = StepsBar(name, total, Lines(file=out or sys.stderr, highlight=False, markup=False, soft_wrap=True), unit)
     try:
         yield bar
     finally:
@@ -153,9 +153,9 @@ def steps_bar(name: str, total: int, out: TextIO | None = None) -> "Generator[St
 class StepsBar:
     """A bar on a terminal; elsewhere one line for each tenth of the way."""
 
-    def __init__(self, name: str, total: int, console: Console) -> None:
+    def __init__(self, name: str, total: int, console: Console, unit: str = "steps") -> None:
         """Start at 0 of `total`."""
-        self._name, self._total, self._console = name, total, console
+        self._name, self._total, self._console, self._unit = name, total, console, unit
         self._tenth = 0
         self._bar = _bar(console) if console.is_terminal else None
         if self._bar is not None:
@@ -168,7 +168,7 @@ class StepsBar:
             self._bar.update(self._task, completed=step, note=note)
         elif step * 10 // max(1, self._total) > self._tenth:
             self._tenth = step * 10 // self._total
-            self._console.print(f"{self._name} {number(step)} of {number(self._total)} steps {note}".rstrip())
+            self._console.print(f"{self._name} {number(step)} of {number(self._total)} {self._unit} {note}".rstrip())
 
     def close(self) -> None:
         """Take the bar away."""
