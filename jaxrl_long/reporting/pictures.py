@@ -25,8 +25,7 @@ from jaxrl_long import machine
 from jaxrl_long.config import RenderSettings, Settings
 from jaxrl_long.envs.floating_origin import true_position
 from jaxrl_long.fields import ConfigError, RunError, to_plain
-from jaxrl_long.reporting import charts, studio
-from jaxrl_long.rules.pictures import DRAWN
+from jaxrl_long.reporting import studio
 from jaxrl_long.runtime import assemble, assessment, tape
 from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.folder import RunFolder, write_atomically
@@ -59,14 +58,14 @@ def make(settings: RenderSettings, stored: Settings, say: Callable[[str], None])
         taken = record(assessment.load(settings, stored, say), settings, say)
         with _kept(recorded):
             tape.save(taken, recorded)
-    if not plot.exists():
-        with _kept(plot):
-            write_atomically(plot, plotted(tape.load(recorded)))
-    if settings.format == "html" and not video.exists():
-        with _kept(video):
-            write_atomically(video, page(settings, stored, tape.load(recorded)))
-    if settings.format in DRAWN and not video.exists():
-        _draw(settings, recorded, video, say)
+    try:
+        # First, as it is what one waits for.
+        if settings.format != "path" and not video.exists():
+            _make_video(settings, stored, recorded, video, say)
+    finally:
+        if not plot.exists():
+            with _kept(plot):
+                write_atomically(plot, plotted(tape.load(recorded)))
     return [plot] if settings.format == "path" else [video, plot]
 
 
@@ -107,12 +106,16 @@ def _ending(settings: RenderSettings) -> str:
     return f"{size}{settings.fps}fps.{kind}"
 
 
-def _draw(settings: RenderSettings, recorded: Path, video: Path, say: Callable[[str], None]) -> None:
-    """In another process; what happened to it there is said."""
+def _make_video(settings: RenderSettings, stored: Settings, recorded: Path, video: Path, say: Callable[[str], None]) -> None:
+    """As a page, or drawn in another process; what happened to it there is said."""
+    taken = tape.load(recorded)
+    if settings.format == "html":
+        with _kept(video):
+            write_atomically(video, page(settings, stored, taken))
+        return
+    assert taken.q is not None
     size = (settings.width, settings.height, settings.fps)
-    facts = tape.load(recorded)
-    assert facts.q is not None
-    with steps_bar("draw", Timing.of(facts.facts.dt, settings.fps).pictures(len(facts.q)), unit="pictures") as bar:
+    with steps_bar("draw", Timing.of(taken.facts.dt, settings.fps).pictures(len(taken.q)), unit="pictures") as bar:
         failures = studio.draw(recorded, video, size, machine.graphics(), bar, lambda: say(f"first frame after {time.time() - started():.1f} s"))
     for failure in failures:
         say(f"{failure}; the next library drew it.")
@@ -134,6 +137,8 @@ def page(settings: RenderSettings, stored: Settings, recorded: tape.Tape) -> str
 
 def plotted(recorded: tape.Tape) -> bytes:
     """Where all copies went, from above; along the only axis that they moved on; or, where they stay in place, what they were paid."""
+    from jaxrl_long.reporting import charts
+
     facts, path = recorded.facts, recorded.path
     copies = f"{recorded.life.shape[1]} copies" if recorded.life.shape[1] > 1 else "one copy"
     title = f"{facts.env}: {copies} to step {recorded.age[-1]:,}, {facts.alive} alive"
