@@ -29,11 +29,11 @@ test: setup
 test-fast: setup
 	$(BIN)/python -m pytest -n $(JOBS) -m '$(MARKS) and not slow' $(ARGS)
 
-# With a browser and a database server, installed where this is root's Debian and they are missing; then, on Linux, in a mount
+# With a browser, a database server and a library that draws, installed where this is root's Debian and they are missing; then, on Linux, in a mount
 # namespace of its own, where small disks can be mounted.
 test-system: setup
 	bash tests/system_packages.sh
-	$(BIN)/python -m pytest -m 'browser or postgres' $(ARGS)
+	$(BIN)/python -m pytest -m 'browser or graphics or postgres' $(ARGS)
 	unshare --map-root-user --mount $(BIN)/python -m pytest -m system $(ARGS)
 
 # Every notebook from its first cell to its last, at a small size; nothing is written back into them.

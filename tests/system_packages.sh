@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# What `make test-system` needs beside Python: Chromium, and PostgreSQL's server. Installs what is missing where it may, and says so where not.
+# What `make test-system` needs beside Python: Chromium, PostgreSQL's server, and EGL or OSMesa. Installs what is missing where it may, and says so where not.
 set -euo pipefail
 
 missing=()
 command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium)
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || missing+=(postgresql)
+ldconfig -p | grep -qE 'libEGL\.so|libOSMesa\.so' || missing+=(libosmesa6)
 command -v unshare >/dev/null || missing+=(util-linux)
 ((${#missing[@]})) || exit 0
 
