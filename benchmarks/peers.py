@@ -63,12 +63,17 @@ class BraxOptions:
 
 def brax_command(options: BraxOptions, *, evaluate: bool = True) -> processes.Command:
     """The command line of one run."""
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in vars(options).items()]
+    return brax(SCRIPT, [*words, *([] if evaluate else ["--no-eval"])])
+
+
+def brax(script: Path, words: list[str]) -> processes.Command:
+    """A script of `peers/` that needs Brax, where there is one."""
     own = FOLDER / "brax-env" / "bin" / "python"
     python = os.environ.get("BRAX_PYTHON") or (str(own) if own.exists() else sys.executable)
     source = brax_source()
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in vars(options).items()]
     path = os.pathsep.join([str(source)] * (source is not None) + [os.environ.get("PYTHONPATH", "")])
-    return processes.Command([python, str(SCRIPT), *words, *([] if evaluate else ["--no-eval"])], {"PYTHONPATH": path})
+    return processes.Command([python, str(script), *words], {"PYTHONPATH": path})
 
 
 def brax_source() -> Path | None:

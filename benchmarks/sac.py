@@ -3,7 +3,7 @@
     python -m benchmarks.sac env=reacher seeds=0-2     # one run after the other; stop it and start it again at will
 
 Ours trains as `algorithm=sac env=...` does. Brax publishes SAC settings for hopper; the other tasks get them too, with their own discount and
-without the scale that hopper's rewards need. Both are evaluated eleven times on 64 deterministic copies over an episode.
+without the scale that hopper's rewards need. Both are evaluated every tenth of the way on 64 deterministic copies over an episode.
 """
 
 import functools
@@ -13,7 +13,6 @@ from pathlib import Path
 from benchmarks import ours, peers, processes
 from benchmarks.harness import RESULTS, ROOT, Row, jsonl, latest, numbers, once, parse
 from jaxrl_long import cli, train
-from jaxrl_long.cli.words import read
 
 SCRIPT = ROOT / "benchmarks" / "peers" / "brax_sac.py"
 THEIRS: dict[str, dict[str, float]] = {
@@ -54,9 +53,8 @@ def run_ours(seed: int, options: Options) -> Row:
 
 
 def evaluated(options: Options) -> list[str]:
-    """Evaluate as often as the peer: every so many updates, of which the plan of the same settings knows the size."""
-    words = ours.words(algorithm="sac", env=options.env, steps=options.steps)
-    settings = cli.prepare(train.COMMAND, read(train.COMMAND, words)).settings
+    """Evaluate as often as the peer: every so many of the updates that these settings mean."""
+    settings = cli.settings(train.COMMAND, *ours.words(algorithm="sac", env=options.env, steps=options.steps))
     return ours.words(eval__every=max(1, settings.updates // EVALUATIONS))
 
 
@@ -64,11 +62,9 @@ def run_brax(seed: int, options: Options) -> Row:
     """One training of the peer."""
     asked = {"env": options.env, "seed": seed, "steps": options.steps, "evals": 1 + EVALUATIONS, **THEIRS[options.env]}
     words = [f"--{name}={value}" for name, value in asked.items()]
-    command = peers.brax_command(peers.BraxOptions())
-    command = processes.Command([command.words[0], str(SCRIPT), *words], command.environment)
     with ours.scratch() as folder:
         log = Path(folder) / "brax.jsonl"
-        processes.run(command, log, timeout_s=7200.0)
+        processes.run(peers.brax(SCRIPT, words), log, timeout_s=7200.0)
         start, *rows = jsonl(log)
     return {**measured(rows), **peers.brax_identity(), "jax": start["jax"], "settings": start["settings"]}
 
@@ -88,12 +84,8 @@ def main() -> None:
     sides = {side: run for side, run in {"ours": run_ours, "brax": run_brax}.items() if options.only in ("", side)}
     for seed in numbers(options.seeds):
         for side, run in sides.items():
-            once(
-                "sac",
-                {"env": options.env, "side": side, "seed": seed, "asked_steps": options.steps},
-                functools.partial(run, seed, options),
-                refresh=options.refresh,
-            )
+            key = {"env": options.env, "side": side, "seed": seed, "asked_steps": options.steps}
+            once("sac", key, functools.partial(run, seed, options), refresh=options.refresh)
 
 
 if __name__ == "__main__":

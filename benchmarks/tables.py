@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks import endurance as study
 from benchmarks import floating_origin as distance
-from benchmarks import horizon, plan_accuracy, plan_time, time_to_return
+from benchmarks import horizon, plan_accuracy, plan_time, replay, time_to_return
 from benchmarks.harness import RESULTS, ROOT, Row, latest
 
 MARKED = re.compile(r"(<!-- table:(?P<name>[a-z_]+) -->\n)(?P<body>.*?)(<!-- /table:(?P=name) -->)", re.DOTALL)
@@ -221,13 +221,26 @@ def _lasting(runs: list[Row]) -> float:
     return statistics.median(study.lasting(row) for row in runs)
 
 
+def _bounded(runs: list[Row]) -> bool:
+    """Whether their median is a bound: it may be larger, where a run that saw no failure, for which a bound stands, is not above it."""
+    return any(not row["steps_between_failures"] and study.lasting(row) <= _lasting(runs) for row in runs)
+
+
 def _compared(runs: list[Row], base: list[Row]) -> list[str]:
-    """One option's columns. A bound stands for steps between failures where more than half of the runs saw none."""
-    alive, unseen = [row["alive"] for row in runs], sum(not row["steps_between_failures"] for row in runs)
-    text = f"{'> ' if unseen > len(runs) / 2 else ''}{_lasting(runs):,.0f}"
-    times = f"{_lasting(runs) / _lasting(base):.1f}" if base else "–"
+    """One option's columns."""
+    alive, median, more = [row["alive"] for row in runs], _lasting(runs), "> " * _bounded(runs)
+    text = f"{more}{median:,.0f}"
+    times = f"{more}{median / _lasting(base):.1f}" if base and not _bounded(base) else "–"
     mine, other = (statistics.median(row["window_return"] for row in some) for some in (runs, base or runs))
     return [str(len(runs)), f"{statistics.mean(alive):.0%} ({min(alive):.0%})", text, times, f"{mine:,.0f} ({mine / other:.0%})"]
+
+
+def ring(results: Path) -> str:
+    """Bytes of a transition of ant by codec, of those that an item buffer of float32 with next observations takes."""
+    rows = [row for row in replay.newest(results) if row["measure"] == "bytes"]
+    cells = [[f"`{row['codec']}`", f"{row['bytes']:.1f}", str(row["item_bytes"]), f"{row['bytes'] / row['item_bytes']:.3f}"] for row in rows]
+    header = ["`replay.codec`", "bytes of a transition", "in float32 with the next observation", "share"]
+    return f"{markdown(header, cells)}\n\n{machine(rows)}"
 
 
 def others(results: Path) -> str:
@@ -268,6 +281,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "time_to_return": times,
     "endurance": endurance,
     "options": options,
+    "ring": ring,
     "floating_origin": floating_origin,
     "horizon": walks,
     "plan": plans,

@@ -12,13 +12,10 @@ if TYPE_CHECKING:
 
 def main(call: cli.Call) -> int:
     """Prepare jax, then continue environments to the horizon and print how they fared."""
-    from jaxrl_long.fields import ConfigError
     from jaxrl_long.machine import find_machine
     from jaxrl_long.runtime import devices, stop
 
     settings: EvaluateSettings = call.settings
-    if settings.run is None:
-        raise ConfigError(["run=null: name the folder of a run, such as run=runs/ant."])
 
     def say(text: str) -> None:
         # Standard output is the result's.

@@ -2,7 +2,6 @@
 
 import io
 import json
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.evaluation import Snapshot
 from jaxrl_long.runtime.progress import View
 from jaxrl_long.runtime.stop import Stop
-from jaxrl_long.runtime.tracking import Background, Trackers, read_rows
+from jaxrl_long.runtime.tracking import read_rows
 from jaxrl_long.stored import load_settings
 
 PROBES = "jaxrl_long.envs.probes"
@@ -191,40 +190,6 @@ def test_a_chunk_size_that_was_measured_is_kept_by_the_resumed_run(tmp_path):
     assert measured > 0
     run(asked)
     assert first.record(first.latest() or 0)["host"]["chunk"] == measured
-
-
-def test_trackers_that_are_slow_or_raise_neither_stop_nor_slow_a_run(tmp_path, monkeypatch):
-    never, returned = threading.Event(), []
-
-    class Slow:
-        def start(self, run_name, config, folder, resume_id, past):
-            return "slow"
-
-        def log(self, row, step):
-            # The run ends although this does not.
-            never.wait(300)
-            returned.append(step)
-
-        def finish(self, summary, files):
-            returned.append("finish")
-
-        def abandon(self):
-            pass
-
-    class Broken(Slow):
-        def start(self, run_name, config, folder, resume_id, past):
-            raise RuntimeError("no")
-
-        def log(self, row, step):
-            raise RuntimeError("no")
-
-    asked = settings(tmp_path / "plain")
-    for name, tracker in (("slow", Slow()), ("broken", Broken())):
-        monkeypatch.setattr(experiment, "make_trackers", lambda *_, n=name, t=tracker: Trackers({n: Background(n, t, print, patience_s=0.5)}))
-        run(replace(asked, run_dir=str(tmp_path / name)))
-        assert len(read_rows(tmp_path / name / "metrics.jsonl")) == 4
-        assert returned == []
-    never.set()
 
 
 def test_a_broken_environment_is_dumped_once_with_what_is_needed_to_step_it_again(tmp_path):

@@ -69,6 +69,10 @@ def test_the_defaults_keep_every_rule():
             "replay.capacity=16384 holds 2 rollouts, but algorithm.reuse=3 reads 4. Nearest: replay.capacity=32768, algorithm.reuse=1.",
         ),
         (Settings(replay=ReplaySettings(capacity=5)), "replay.capacity=5 is not a multiple of rollout_length x num_envs = 8192. Nearest: 8192."),
+        (
+            Settings(replay=ReplaySettings(save=False, save_every=60.0)),
+            "replay.save_every=60 does not go with replay.save=false. Nearest: replay.save=true or replay.save_every=0.",
+        ),
         (Settings(algorithm=ppo(lookahead=1.5)), "algorithm.lookahead=1.5 is neither 0 (off) nor at least 2. Nearest: 0 or 2."),
         (Settings(algorithm=ppo(lookahead_end=1)), "algorithm.lookahead_end=1 is neither 0 (off) nor at least 2. Nearest: 0 or 2."),
         (

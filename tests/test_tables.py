@@ -92,8 +92,25 @@ def test_options_are_ranked_by_how_long_they_last_and_compared_with_the_base(tmp
         harness.record("endurance_price", {"env": "ant", "option": option, "turn": 0, "steps_per_s": rate, "kind": "cpu"}, results=tmp_path)
     lines = tables.options(tmp_path).splitlines()[2:4]
     # 40,000 / 2,000 = 20
-    assert lines[0] == "| ant | rewind | 20,000 | 2 | 99% (98%) | > 40,000 | 20.0 | 6,000 (100%) | 98% |"
+    assert lines[0] == "| ant | rewind | 20,000 | 2 | 99% (98%) | > 40,000 | > 20.0 | 6,000 (100%) | 98% |"
     assert lines[1] == "| ant | base | 20,000 | 2 | 62% (50%) | 2,000 | 1.0 | 6,000 (100%) | 100% |"
+
+
+def test_a_median_that_is_the_bound_of_one_run_is_told_as_a_bound_and_nothing_is_a_multiple_of_one(tmp_path: Path) -> None:
+    asked = {"env": "ant", "asked_steps": 0, "endurance": 20_000, "steps": 4e6, "window_return": 6000, "alive": 1.0, "kind": "cpu"}
+    for option, seeds in {"base": (None, None, 50.0), "rewind": (None, 100_000.0, 30.0), "pushes": (20.0, None, 30.0)}.items():
+        for seed, between in enumerate(seeds):
+            found = {"steps_between_failures": between, "steps_between_failures_at_least": None if between else 40_000.0}
+            harness.record("endurance", {**asked, "option": option, "seed": seed, **found}, results=tmp_path)
+    found = {line.split(" | ")[1]: line.split(" | ")[5:7] for line in tables.options(tmp_path).splitlines()[2:5]}
+    # Of 30, more than 40,000, and 100,000 the middle one may be up to 100,000; of 20, 30 and more than 40,000 it is 30.
+    assert found == {"base": ["> 40,000", "–"], "rewind": ["> 40,000", "–"], "pushes": ["30", "–"]}
+
+
+def test_the_rings_bytes_are_compared_with_an_item_buffers(tmp_path: Path) -> None:
+    row = {"measure": "bytes", "side": "ours", "rows": 4096, "episode": 1000, "turn": 0, "codec": "int8", "bytes": 40.0, "item_bytes": 160, "kind": "cpu"}
+    harness.record("replay", row, results=tmp_path)
+    assert "| `int8` | 40.0 | 160 | 0.250 |" in tables.ring(tmp_path)
 
 
 def test_a_floating_origin_is_the_default_just_where_the_rows_say_that_it_helps() -> None:

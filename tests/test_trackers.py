@@ -5,17 +5,20 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from test_experiment import run, settings
 
-from jaxrl_long.runtime import tracking
+from jaxrl_long.runtime import experiment, tracking
 from jaxrl_long.runtime.checkpoint import Checkpoints
-from jaxrl_long.runtime.tracking import read_rows
+from jaxrl_long.runtime.tracking import Background, Trackers, read_rows
 from jaxrl_long.runtime.tracking.mlflow import address
 from jaxrl_long.runtime.tracking.tensorboard import TensorboardTracker, steps_in
 from jaxrl_long.runtime.tracking.wandb import steps_of
@@ -208,3 +211,37 @@ def test_a_database_that_can_not_be_reached_is_told_in_a_sentence_without_its_pa
     assert PASSWORD not in done.stdout + done.stderr
     assert done.stderr == ""
     assert {path.name for path in tmp_path.iterdir()} == {"home"}
+
+
+def test_trackers_that_are_slow_or_raise_neither_stop_nor_slow_a_run(tmp_path, monkeypatch):
+    never, returned = threading.Event(), []
+
+    class Slow:
+        def start(self, run_name, config, folder, resume_id, past):
+            return "slow"
+
+        def log(self, row, step):
+            # The run ends although this does not.
+            never.wait(300)
+            returned.append(step)
+
+        def finish(self, summary, files):
+            returned.append("finish")
+
+        def abandon(self):
+            pass
+
+    class Broken(Slow):
+        def start(self, run_name, config, folder, resume_id, past):
+            raise RuntimeError("no")
+
+        def log(self, row, step):
+            raise RuntimeError("no")
+
+    asked = settings(tmp_path / "plain")
+    for name, tracker in (("slow", Slow()), ("broken", Broken())):
+        monkeypatch.setattr(experiment, "make_trackers", lambda *_, n=name, t=tracker: Trackers({n: Background(n, t, print, patience_s=0.5)}))
+        run(replace(asked, run_dir=str(tmp_path / name)))
+        assert len(read_rows(tmp_path / name / "metrics.jsonl")) == 4
+        assert returned == []
+    never.set()

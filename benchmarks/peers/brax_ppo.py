@@ -65,6 +65,15 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def introduce(settings: Mapping[str, Any], **more: Any) -> None:
+    """Print the first line: what is about to train. Called once everything is imported."""
+    import brax
+    import jax
+
+    versions = {"brax": brax.__version__, "jax": jax.__version__, "device_kind": jax.devices()[0].device_kind}
+    print(json.dumps({"imports_s": round(process_age(), 2), **versions, **more, "settings": settings}), flush=True)
+
+
 class Reporter:
     """Brax's progress callback: turns its metrics into our lines."""
 
@@ -96,14 +105,11 @@ def main() -> None:
         jax.config.update("jax_num_cpu_devices", args.devices)
     import functools
 
-    import brax
     from brax import envs
     from brax.training.agents.ppo import networks
     from brax.training.agents.ppo import train as ppo
 
-    env_steps_per_update = args.batch * args.unroll * args.minibatches
-    start = {"imports_s": round(process_age(), 2), "brax": brax.__version__, "jax": jax.__version__, "device_kind": jax.devices()[0].device_kind}
-    print(json.dumps({**start, "env_steps_per_update": env_steps_per_update, "settings": vars(args)}), flush=True)
+    introduce(vars(args), env_steps_per_update=args.batch * args.unroll * args.minibatches)
     ppo.train(
         environment=envs.get_environment(args.env, backend=args.backend),
         num_timesteps=args.steps,

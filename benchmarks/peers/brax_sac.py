@@ -6,10 +6,9 @@ The defaults are those that Brax publishes for hopper.
 """
 
 import argparse
-import json
 import warnings
 
-from brax_ppo import Reporter, count, process_age
+from brax_ppo import Reporter, count, introduce
 
 
 def arguments() -> argparse.Namespace:
@@ -37,13 +36,10 @@ def main() -> None:
     """Train, and print."""
     args = arguments()
     warnings.filterwarnings("ignore")
-    import brax
-    import jax
     from brax import envs
     from brax.training.agents.sac import train as sac
 
-    start = {"imports_s": round(process_age(), 2), "brax": brax.__version__, "jax": jax.__version__, "device_kind": jax.devices()[0].device_kind}
-    print(json.dumps({**start, "settings": vars(args)}), flush=True)
+    introduce(vars(args))
     sac.train(
         environment=envs.get_environment(args.env, backend=args.backend),
         num_timesteps=args.steps,

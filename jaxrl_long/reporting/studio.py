@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jaxrl_long.fields import RunError
+from jaxrl_long.machine import GRAPHICS
 from jaxrl_long.runtime.progress import StepsBar
 
 FILM = (sys.executable, "-m", "jaxrl_long.reporting.film")
-NAMES = {"egl": "EGL", "osmesa": "OSMesa", "cgl": "CGL"}
+NAMES = {**GRAPHICS, "cgl": "CGL"}
 
 
 def draw(tape: Path, target: Path, size: tuple[int, int, int], libraries: list[str], bar: StepsBar, on_first: Callable[[], None]) -> list[str]:

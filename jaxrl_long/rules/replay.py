@@ -54,6 +54,13 @@ def archive_lends_what_it_has(settings: Settings) -> Iterator[str]:
         yield f"archive.lend={settings.archive.lend} can't be split over devices={settings.devices}. Nearest: {near}."
 
 
+@rule("replay.save", "replay.save_every")
+def what_is_not_saved_has_no_period(settings: Settings) -> Iterator[str]:
+    """Either never, or every so often."""
+    if settings.replay.save_every and not settings.replay.save:
+        yield f"replay.save_every={show(settings.replay.save_every)} does not go with replay.save=false. Nearest: replay.save=true or replay.save_every=0."
+
+
 @rule("env.stack", "restart.source", "algorithm.name", "replay.capacity", "replay.memory")
 def earlier_observations_are_the_episodes_own(settings: Settings) -> Iterator[str]:
     """Who goes back to an earlier moment has other rows before it in the ring than it has seen."""

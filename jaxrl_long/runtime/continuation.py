@@ -108,7 +108,8 @@ def continued(evaluator: Evaluator, learner: Any, seed: int, stops: list[int], s
         if done in stops:
             # A copy: the next dispatch is given the state's own buffers.
             kept.tallies[str(done)] = jax.tree.map(jnp.copy, kept.state.tally)
-        bar.at(done, f"{now.going.mean():.1%} going on")
+        # Not those that go on: at the horizon nobody does.
+        bar.at(done, f"{1 - (now.died | now.faulted).mean():.1%} alive")
         if store.checkpoints:
             stop.something_to_save()
         if stop.poll():

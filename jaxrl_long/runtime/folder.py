@@ -35,7 +35,6 @@ class RunFolder:
         self.stop = self.path / "STOP"
         self.evaluations = self.path / "evaluations"
         self.archive = self.path / "archive"
-        self.pictures = self.path / "pictures"
         self.endurance = self.path / "endurance.jsonl"
         self.trackers = self.path / "trackers.json"
         self.pictures = self.path / "pictures"
