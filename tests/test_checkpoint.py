@@ -134,6 +134,17 @@ def test_the_latest_keep_and_the_best_are_kept(tmp_path: Path) -> None:
     assert checkpoints.latest() == 5
 
 
+def test_who_is_going_to_be_read_stays_until_let_go(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.held.add(1)
+    for update in range(4):
+        checkpoints.save(update, update * 10, small(update), {}, block=True)
+    assert checkpoints.all() == [1, 3]
+    checkpoints.held.clear()
+    checkpoints.save(4, 40, small(4), {}, block=True)
+    assert checkpoints.all() == [4]
+
+
 def test_a_second_save_of_one_update_replaces_the_first(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(5, 50, small(1.0), {"n": 1}, block=True)

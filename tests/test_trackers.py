@@ -225,6 +225,9 @@ def test_trackers_that_are_slow_or_raise_neither_stop_nor_slow_a_run(tmp_path, m
             never.wait(300)
             returned.append(step)
 
+        def show(self, video, step):
+            returned.append("show")
+
         def finish(self, summary, files):
             returned.append("finish")
 

@@ -98,6 +98,9 @@ class Recorder:
     def log(self, row: dict[str, Any], step: int) -> None:
         self._call("log", row, step)
 
+    def show(self, video: Path, step: int) -> None:
+        self._call("show", video, step)
+
     def finish(self, summary: dict[str, Any], files: Sequence[Path]) -> None:
         self._call("finish", summary, *files)
 

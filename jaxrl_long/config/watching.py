@@ -20,6 +20,8 @@ class EvalSettings:
     """Steps whose summed reward is reported as `window_return`."""
     lasting: bool = False
     """Beside it, let environments live on from one evaluation to the next, `window` steps each time: how often do agents fail at any age?"""
+    video: int = setting(0, low=0, high=MAX_STEPS)
+    """Evaluations between two videos of the agent, for the run's `pictures` and its trackers; 0: none. A process beside training makes them."""
 
 
 @dataclass

@@ -1,35 +1,48 @@
-"""Rules of what `render` makes: which worlds can be filmed, and with what."""
+"""Rules of what `render` makes, and training with `eval.video`: which worlds can be filmed, and with what."""
 
 import importlib.util
 from collections.abc import Iterator
 
 from jaxrl_long import machine
-from jaxrl_long.config import RenderSettings
+from jaxrl_long.config import RenderSettings, Settings
 from jaxrl_long.rules.base import environments, rule
 
 DRAWN = ("auto", "mp4", "gif")
 """Formats that MuJoCo draws."""
 BODILESS = "has no bodies that MuJoCo could draw. Nearest: format=path, which plots how its copies fared."
 
+UNDRAWN = "is drawn by EGL or OSMesa, and neither is installed. On Debian or Ubuntu: apt-get install libegl1 libgl1 (or libosmesa6)."
+
 
 @rule("env.name", "format", trees=(RenderSettings,))
 def bodies_can_be_filmed(settings: RenderSettings) -> Iterator[str]:
     """Brax's tasks have bodies; a user's class is asked when it is built."""
-    name, facts = settings.env.name, environments().get(settings.env.name)
-    if settings.format != "path" and facts and not (facts.backends and name != "fast"):
-        yield f"format={settings.format}: env={name} {BODILESS}"
+    if settings.format != "path" and _bodiless(settings.env.name):
+        yield f"format={settings.format}: env={settings.env.name} {BODILESS}"
+
+
+def _bodiless(name: str) -> bool:
+    facts = environments().get(name)
+    return facts is not None and (not facts.backends or name == "fast")
 
 
 @rule("format", trees=(RenderSettings,))
 def something_draws(settings: RenderSettings) -> Iterator[str]:
     """A video needs a library that draws without a screen, and mp4 one that encodes."""
     if settings.format in DRAWN and not machine.graphics():
-        yield (
-            f"format={settings.format} is drawn by EGL or OSMesa, and neither is installed. On Debian or Ubuntu: apt-get install libegl1 libgl1 "
-            "(or libosmesa6). Without them: format=html or format=path."
-        )
+        yield f"format={settings.format} {UNDRAWN} Without them: format=html or format=path."
     if settings.format == "mp4" and not importlib.util.find_spec("imageio_ffmpeg"):
         yield "format=mp4 needs the extra `render`: pip install 'jaxrl_long[render]'. Nearest: format=gif, which needs nothing."
+
+
+@rule("eval.video", "env.name")
+def training_can_be_filmed(settings: Settings) -> Iterator[str]:
+    """Who asks for videos learns at once that there will be none."""
+    video, name = settings.eval.video, settings.env.name
+    if video and _bodiless(name):
+        yield f"eval.video={video}: env={name} has no bodies that MuJoCo could draw. Leave it at 0."
+    elif video and not machine.graphics():
+        yield f"eval.video={video}: a video {UNDRAWN} Without them: eval.video=0."
 
 
 @rule("width", "height", trees=(RenderSettings,))

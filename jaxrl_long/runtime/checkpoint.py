@@ -63,7 +63,7 @@ class Name:
 class Checkpoints:
     """The checkpoints of one run, written by one process; others may read them meanwhile.
 
-    `keep` latest intact ones are kept, and the one with the best `score`. Damaged ones are left where they are and never counted.
+    `keep` latest intact ones are kept, the one with the best `score`, and those `held`. Damaged ones are left where they are and never counted.
     `say` is told about each checkpoint that is skipped, and why.
     """
 
@@ -75,6 +75,8 @@ class Checkpoints:
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         self._intact: set[Name] = set()
+        self.held: set[int] = set()
+        """Updates whose checkpoints stay for now: somebody is going to read them."""
         self._swept = False
 
     def save(self, update: int, env_steps: int, state: PyTree, host: dict[str, Any], *, score: float | None = None, block: bool = False) -> None:
@@ -209,7 +211,7 @@ class Checkpoints:
         # Read again rather than trusted: what was intact when it was written may have been damaged since.
         intact = self._all_intact()
         newest = self._newest(intact)
-        kept = {*newest[: self.keep], self._best(newest)}
+        kept = {*newest[: self.keep], self._best(newest), *(name for name in newest if name.update in self.held)}
         for name in set(intact) - kept:
             # A rename first, so that a kill in the middle of the deletion leaves no checkpoint that looks damaged.
             doomed = (self.folder / str(name)).rename(self.folder / f"{DELETING}{name}")

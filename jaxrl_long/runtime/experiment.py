@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from jaxrl_long.runtime import archiving, assemble, devices, faults, footprint, 
 from jaxrl_long.runtime.archiving import Archiving
 from jaxrl_long.runtime.checkpoint import CheckpointError, Checkpoints
 from jaxrl_long.runtime.evaluation import make_evaluator
+from jaxrl_long.runtime.filming import Filming
 from jaxrl_long.runtime.folder import Lock, RunFolder, provenance, record, write_atomically
 from jaxrl_long.runtime.lending import lent_shapes
 from jaxrl_long.runtime.limits import Limits
@@ -91,6 +93,7 @@ class Experiment:
         self.metrics = MetricsFile(folder.metrics)
         self.checkpoints = Checkpoints(folder.checkpoints, settings.checkpoint.keep, say=view.say)
         self.trackers = make_trackers(settings, view.say)
+        self.filming = Filming(settings, folder.path, self.checkpoints, self._show, view.say)
         self.tracker_ids = folder.tracker_ids()
         self.limits = Limits(settings.stop)
         self.update = 0
@@ -119,9 +122,10 @@ class Experiment:
         self._describe()
         state = self._prepare()
         self._start_trackers()
-        with self._archiving() as self.archiving:
+        with self._archiving() as self.archiving, closing(self.filming):
             state = self._train(state)
             self._save(state, last=True)
+            self.filming.finish(self.stop.poll)
         done = self.update >= self.schedule.total
         summary = {**self.row, "finished": done, "stopped_by": self.stop.reason}
         write_atomically(self.folder.path / "summary.json", json.dumps(clean(summary), indent=1))
@@ -145,6 +149,11 @@ class Experiment:
         self.tracker_ids = self.trackers.start(self.folder.path.name, shareable(self.settings), self.folder.path, self.tracker_ids, past)
         if self.tracker_ids:
             write_atomically(self.folder.trackers, json.dumps(self.tracker_ids))
+
+    def _show(self, video: Path, update: int) -> None:
+        """Hand over a film that was made."""
+        self.view.say(f"film of update {update}: {video}")
+        self.trackers.show(video, update * self.program.steps_per_update)
 
     def _describe(self) -> None:
         """Write down what runs here, and say what is going to happen."""
@@ -224,9 +233,13 @@ class Experiment:
             if save or not self.schedule.chunk or self.schedule.evaluates(end):
                 self._log(pending, state)
                 pending = None
-            if save or self._is_best():
+            film = self.schedule.evaluates(end) and self.filming.wants(end)
+            if save or self._is_best() or film:
                 self._save(state)
                 last_save = time.perf_counter()
+            if film:
+                self.filming.ask(end)
+            self.filming.look()
         if pending:
             self._log(pending)
         return state

@@ -19,7 +19,7 @@ __all__ = ["Background", "MetricsFile", "Tracker", "Trackers", "make_trackers", 
 
 Say = Callable[[str], None]
 
-NEEDED = ("start", "log", "finish", "abandon")
+NEEDED = ("start", "log", "show", "finish", "abandon")
 """What a Tracker has."""
 PATIENCE_S = 15.0
 """Longest wait for all trackers together after the last row; they upload meanwhile."""
@@ -45,6 +45,11 @@ class Trackers:
         """Hand a row to all."""
         for tracker in self._trackers.values():
             tracker.log(row, step)
+
+    def show(self, video: Path, step: int) -> None:
+        """Hand a video of the agent to all."""
+        for tracker in self._trackers.values():
+            tracker.show(video, step)
 
     def finish(self, summary: dict[str, Any], files: Sequence[Path] = ()) -> None:
         """Close all at once, waiting for each its bounded time."""

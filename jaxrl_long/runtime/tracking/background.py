@@ -44,6 +44,10 @@ class Background:
         copy = clean(row)
         self._put("log", lambda: self._tracker.log(copy, step))
 
+    def show(self, video: Path, step: int) -> None:
+        """Hand over a video."""
+        self._put("show", lambda: self._tracker.show(video, step))
+
     def close(self, summary: dict[str, Any], files: Sequence[Path] = ()) -> None:
         """Ask the tracker to close the run; nothing more may be logged."""
         copy = clean(summary)

@@ -63,6 +63,12 @@ class MlflowTracker:
         if time.monotonic() >= self._again:
             self._try()
 
+    def show(self, video: Path, step: int) -> None:
+        """Keep it as an artifact; its name says of which update it is."""
+        del step
+        self._try()
+        self._client.log_artifact(self._run, str(video))
+
     def finish(self, summary: dict[str, Any], files: Sequence[Path]) -> None:
         """Hand over what is left, how it ended, and the files; and close."""
         self._try()

@@ -23,6 +23,10 @@ class Tracker(Protocol):
         """Take one row of metrics.jsonl at `step` environment steps."""
         ...
 
+    def show(self, video: Path, step: int) -> None:
+        """Take a video (mp4 or gif) of the agent at `step` environment steps."""
+        ...
+
     def finish(self, summary: dict[str, Any], files: Sequence[Path]) -> None:
         """Take the final numbers, and copies of these files, and close."""
         ...

@@ -13,6 +13,8 @@ from jaxrl_long.runtime.tracking.protocol import Row
 
 SEGMENT = "events.out.tfevents."
 VERSION = "brain.Event:2"
+COLOURS = 3
+"""Channels of an image: red, green and blue."""
 
 
 class TensorboardTracker:
@@ -50,6 +52,14 @@ class TensorboardTracker:
         """Write the numbers of a row."""
         numbers = [{"tag": name, "simple_value": value} for name, value in row.items() if isinstance(value, int | float)]
         self._write(step=step, summary={"value": numbers})
+
+    def show(self, video: Path, step: int) -> None:
+        """Write a gif among the images, where it moves; TensorBoard shows no other videos."""
+        data = video.read_bytes()
+        if video.suffix == ".gif":
+            width, height = struct.unpack_from("<HH", data, 6)
+            image = {"width": width, "height": height, "colorspace": COLOURS, "encoded_image_string": data}
+            self._write(step=step, summary={"value": [{"tag": "video", "image": image}]})
 
     def finish(self, summary: dict[str, Any], files: Sequence[Path]) -> None:
         """Close; summary and files lie in the run's folder anyway."""

@@ -45,6 +45,7 @@ class WandbTracker:
         place: dict[str, Any] = {"mode": mode, "project": self._settings.project, "entity": self._settings.entity, "group": self._settings.group}
         self._run = wandb.init(**place, name=run_name, id=resume_id, resume="allow", dir=str(folder), config=config, settings=options)
         self._run.define_metric("*", step_metric="env_steps")
+        self._run.define_metric("video", step_metric="video_steps")
         for row in past:
             self.log(row, row["env_steps"])
         where = self._run.url if mode == "online" else f"{folder / 'wandb'}; `wandb sync` uploads it"
@@ -55,6 +56,12 @@ class WandbTracker:
         """Hand over the numbers of a row, once; online, wandb itself drops steps that it has."""
         if step not in self._has:
             self._run.log({name: value for name, value in row.items() if value is not None}, step=step)
+
+    def show(self, video: Path, step: int) -> None:
+        """Log it, against steps of its own: it comes when training is further already."""
+        import wandb
+
+        self._run.log({"video": wandb.Video(str(video), format=video.suffix[1:]), "video_steps": step})
 
     def finish(self, summary: dict[str, Any], files: Sequence[Path]) -> None:
         """Write the summary, keep the files as artifacts (the report's page, and videos), and close."""
