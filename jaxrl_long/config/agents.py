@@ -17,7 +17,7 @@ class AgentSettings:
     run: str | None = setting(None, path=True, main=True)
     """Folder of the run."""
     checkpoint: str = setting("latest", main=True)
-    """Which of its checkpoints: latest, best (by window return), or the number of an update."""
+    """Which of its checkpoints: latest, best (as `checkpoint.best` chose it), or the number of an update."""
     num_envs: int = setting(128, low=1, high=MAX_ENVS, main=True)
     """Environments evaluated at once, over all devices."""
     seed: int = setting(0, low=0, high=2**32 - 1, main=True, stored=True)

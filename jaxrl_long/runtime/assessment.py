@@ -1,5 +1,6 @@
 """`evaluate`: a finished or running run's policy, continued for as long as asked."""
 
+import functools
 import hashlib
 import json
 import time
@@ -10,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxrl_long import __version__
+from jaxrl_long.algorithms.protocol import Decision
 from jaxrl_long.config import EvaluateSettings, RenderSettings, Settings
 from jaxrl_long.fields import ConfigError, to_plain
 from jaxrl_long.launch import state_shapes
@@ -24,6 +27,7 @@ from jaxrl_long.runtime.folder import RunFolder, now, record
 from jaxrl_long.runtime.progress import steps_bar
 from jaxrl_long.runtime.stop import Stop
 from jaxrl_long.trainer import Program, TrainState
+from jaxrl_long.typing import Array, PyTree
 
 BESIDE = ("run", "json", "devices", "compilation_cache", "checkpoint")
 """Settings that don't decide the numbers; the checkpoint does, by its update."""
@@ -36,6 +40,35 @@ class Agent:
     program: Program
     learner: Any
     update: int
+    precision: str = "highest"
+    """Of matrix products when it acts in a process that chose none, in jax's names."""
+
+    @property
+    def env_steps(self) -> int:
+        """Steps in the environments that it has learnt from."""
+        return self.update * self.program.steps_per_update
+
+    @property
+    def world(self) -> Any:
+        """The world that it was trained in, undisturbed: one copy, without clock or restarts."""
+        return self.program.vector.endless().simulator
+
+    def act(self, obs: PyTree, memory: PyTree = None) -> tuple[Array, PyTree]:
+        """Decide, deterministically, for N observations [N, ...] as the world gives them: actions [N, A] or [N], and what it will remember of this.
+
+        `memory`: what it remembers of the step before; None at the start of an episode. Most agents remember nothing.
+        """
+        obs = jax.tree.map(jnp.asarray, obs)
+        number = jax.tree.leaves(obs)[0].shape[0]
+        begins = memory is None
+        memory = self.program.algorithm.initial_memory(number) if begins else memory
+        with jax.default_matmul_precision(self.precision):
+            decision = self._decide(self.learner, obs, memory, jnp.full(number, begins), None)
+        return decision.action, decision.memory
+
+    @functools.cached_property
+    def _decide(self) -> Callable[..., Decision]:
+        return jax.jit(self.program.algorithm.act)
 
 
 def load(settings: EvaluateSettings | RenderSettings, stored: Settings, say: Callable[[str], None] = print) -> Agent:
@@ -49,7 +82,7 @@ def load(settings: EvaluateSettings | RenderSettings, stored: Settings, say: Cal
     nothing: Any = None
     wanted = TrainState(shapes.learner, env=nothing, starts=nothing, archive=nothing, memory=nothing, replay=nothing, key=nothing, update=nothing)
     learner = checkpoints.restore(update, wanted, partial=True)[0].learner
-    return Agent(replace(program, vector=replace(program.vector, horizon=settings.horizon)), learner, update)
+    return Agent(replace(program, vector=replace(program.vector, horizon=settings.horizon)), learner, update, settings.precision)
 
 
 def assess(settings: EvaluateSettings, stored: Settings, stop: Stop | None = None, say: Callable[[str], None] = print) -> dict[str, Any] | None:

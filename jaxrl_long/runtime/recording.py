@@ -78,7 +78,7 @@ class Recorder:
 
     def __init__(self, agent: Agent, num_envs: int, seed: int) -> None:
         """Copies as an evaluation with the same seed has them. Nothing is compiled yet."""
-        self.simulator: Any = agent.program.vector.endless().simulator
+        self.simulator: Any = agent.world
         self.learner, self._seed = agent.learner, seed
         self._evaluator: Evaluator = make_evaluator(agent.program, num_envs)
         self._look = jax.jit(lambda state: look(self.simulator, state))
