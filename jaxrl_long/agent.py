@@ -6,8 +6,9 @@
     action, memory = agent.act(obs)           # obs [N, O] as its world gives them -> action [N, A] (or [N] numbers of choices)
     action, memory = agent.act(obs, memory)   # the step after
 
-It is deterministic, takes observations as NumPy's or jax's arrays and normalises them itself, and can be called inside `jax.jit` and `jax.lax.scan`. `agent.world` is
-the world that it was trained in, undisturbed: `reset(key)` and `step(state, action, key)` of one copy.
+It is deterministic, takes observations as NumPy's or jax's arrays and normalises them itself, and can be called inside
+`jax.jit` and `jax.lax.scan`. `agent.world` is the world that it was trained in, undisturbed: `reset(key)` and
+`step(state, action, key)` of one copy.
 """
 
 from pathlib import Path

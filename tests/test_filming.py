@@ -142,8 +142,9 @@ def test_all_trackers_show_the_films(tmp_path):
     folder = tmp_path / "runs" / "filmed"
     program = f"import sys\nfrom jaxrl_long.runtime import filming\nfilming.RENDER = (sys.executable, '-c', {CAMERA!r})\n"
     program += "from jaxrl_long import cli, train\nsys.exit(cli.run(train.COMMAND))"
-    small = ["steps=128", "num_envs=8", "rollout_length=4", "algorithm.minibatches=2", "chunk=1", "eval.every=2", "eval.window=10", "eval.num_envs=4", "eval.video=2"]
-    words = [f"env={PROBES}:RandomStart", *small, "tracker=[wandb,mlflow,tensorboard]", "wandb.mode=offline", f"run_dir={folder}"]
+    small = ["steps=128", "num_envs=8", "rollout_length=4", "algorithm.minibatches=2", "chunk=1"]
+    watched = ["eval.every=2", "eval.window=10", "eval.num_envs=4", "eval.video=2"]
+    words = [f"env={PROBES}:RandomStart", *small, *watched, "tracker=[wandb,mlflow,tensorboard]", "wandb.mode=offline", f"run_dir={folder}"]
     command = [sys.executable, "-c", program, *words]
     surroundings = environment(tmp_path, MUJOCO_GL="egl")
     done = subprocess.run(command, env=surroundings, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
@@ -181,7 +182,8 @@ print(json.dumps([json.loads(item.value_json) for item in items if 'video_steps'
 def test_a_real_run_is_filmed_while_it_trains(tmp_path):
     folder = tmp_path / "hopper"
     small = ["num_envs=16", "rollout_length=8", "algorithm.minibatches=4", "algorithm.policy_layers=[8]", "algorithm.value_layers=[8]"]
-    words = ["env=hopper", *small, "steps=512", "chunk=1", "eval.every=2", "eval.window=20", "eval.num_envs=4", "eval.video=1", "report=false", f"run_dir={folder}"]
+    watched = ["eval.every=2", "eval.window=20", "eval.num_envs=4", "eval.video=1", "report=false"]
+    words = ["env=hopper", *small, "steps=512", "chunk=1", *watched, f"run_dir={folder}"]
     done = subprocess.run([sys.executable, "-m", "jaxrl_long.train", *words], env=os.environ, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     films = [path.name for path in (folder / "pictures").glob("*.mp4")]
