@@ -50,7 +50,8 @@ class Studio:
         self.shown: list[tuple[str, int]] = []
         self.checkpoints: Any = SimpleNamespace(held=set(), busy=False)
         asked = Settings(steps=12 * 8192, eval=EvalSettings(every=2, **watched))
-        self.filming = Filming(asked, folder, self.checkpoints, lambda video, update: self.shown.append((video.name, update)), self.said.append)
+        made: Any = Filming
+        self.filming: Filming = made(asked, folder, self.checkpoints, lambda video, update: self.shown.append((video.name, update)), self.said.append)
         for update in range(2, 13, 2):
             (folder / "checkpoints" / f"{update:08d}-1").mkdir(parents=True, exist_ok=True)
 

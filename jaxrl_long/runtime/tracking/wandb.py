@@ -61,7 +61,8 @@ class WandbTracker:
         """Log it, against steps of its own: it comes when training is further already."""
         import wandb
 
-        self._run.log({"video": wandb.Video(str(video), format=video.suffix[1:]), "video_steps": step})
+        kind: Any = video.suffix[1:]
+        self._run.log({"video": wandb.Video(str(video), format=kind), "video_steps": step})
 
     def finish(self, summary: dict[str, Any], files: Sequence[Path]) -> None:
         """Write the summary, keep the files as artifacts (the report's page, and videos), and close."""
