@@ -22,7 +22,7 @@ BASE, OWN = "base", "own settings"
 PLAIN = {
     "hopper": "algorithm.lookahead=0 algorithm.discount=0.997 algorithm.lookahead_end=0 restart.every=1000",
     "walker2d": "algorithm.lookahead=100 algorithm.lookahead_end=0",
-    "humanoid": "algorithm.lookahead=50 algorithm.lookahead_end=0",
+    "humanoid": "algorithm.lookahead=50 algorithm.lookahead_end=0 restart.source=pool",
 }
 """What takes a task's own measures out of its settings: the base that options are compared with, and that OWN keeps."""
 
@@ -65,6 +65,8 @@ OPTIONS: dict[str, str] = {
     f"{OWN} + rewind": "horizon=1000000 restart.source=rewind",
     f"{OWN} + no restarts": "horizon=1000000 restart.every=0",
     f"{OWN} + noisy muscles": "horizon=1000000 disturb.action=0.2",
+    f"{OWN} + starts from the pool": "horizon=1000000 restart.source=pool",
+    f"{OWN} + rewind + averaged policy": "horizon=1000000 restart.source=rewind algorithm.average=0.98",
     f"{OWN} + restarts": "horizon=1000000 restart.every=1000",
     f"{OWN} + restarts + noisy muscles": "horizon=1000000 restart.every=1000 disturb.action=0.2",
     f"{OWN} + restarts + pushes": "horizon=1000000 restart.every=1000 disturb.push=0.5",
