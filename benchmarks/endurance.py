@@ -170,7 +170,9 @@ def main() -> None:
         for name in chosen(options):
             asked = {"asked_steps": options.steps, "endurance": options.endurance, "copies": options.num_envs}
             key = {"env": options.env, "option": name, "seed": seed, **asked}
-            once("endurance", key, functools.partial(run, name, seed, options), refresh=options.refresh)
+            # What the base is does not change with the options that are tried again.
+            again = options.refresh and (name != BASE or not options.options or BASE in options.options.split(","))
+            once("endurance", key, functools.partial(run, name, seed, options), refresh=again)
 
 
 if __name__ == "__main__":
