@@ -227,7 +227,8 @@ def _bounded(runs: list[Row]) -> bool:
 
 
 def _compared(runs: list[Row], base: list[Row]) -> list[str]:
-    """One option's columns."""
+    """One option's columns. The base counts on the option's seeds: seeds differ more than options do."""
+    base = [row for row in base if row["seed"] in {run["seed"] for run in runs}]
     alive, median, more = [row["alive"] for row in runs], _lasting(runs), "> " * _bounded(runs)
     text = f"{more}{median:,.0f}"
     times = f"{more}{median / _lasting(base):.1f}" if base and not _bounded(base) else "–"

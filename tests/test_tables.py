@@ -96,6 +96,15 @@ def test_options_are_ranked_by_how_long_they_last_and_compared_with_the_base(tmp
     assert lines[1] == "| ant | base | 20,000 | 2 | 62% (50%) | 2,000 | 1.0 | 6,000 (100%) | 100% |"
 
 
+def test_an_option_is_compared_with_the_base_of_its_own_seeds(tmp_path: Path) -> None:
+    asked = {"env": "ant", "asked_steps": 0, "endurance": 20_000, "steps": 4e6, "alive": 0.0, "kind": "cpu", "steps_between_failures_at_least": None}
+    for option, seeds in {"base": (100.0, 200.0, 9000.0), "rewind": (1000.0, 2000.0)}.items():
+        for seed, between in enumerate(seeds):
+            harness.record("endurance", {**asked, "option": option, "seed": seed, "window_return": between, "steps_between_failures": between}, results=tmp_path)
+    found = {line.split(" | ")[1]: line.split(" | ")[5:8] for line in tables.options(tmp_path).splitlines()[2:4]}
+    assert found["rewind"] == ["1,500", "10.0", "1,500 (1000%)"]
+
+
 def test_a_median_that_is_the_bound_of_one_run_is_told_as_a_bound_and_nothing_is_a_multiple_of_one(tmp_path: Path) -> None:
     asked = {"env": "ant", "asked_steps": 0, "endurance": 20_000, "steps": 4e6, "window_return": 6000, "alive": 1.0, "kind": "cpu"}
     for option, seeds in {"base": (None, None, 50.0), "rewind": (None, 100_000.0, 30.0), "pushes": (20.0, None, 30.0)}.items():
