@@ -100,7 +100,9 @@ def test_an_option_is_compared_with_the_base_of_its_own_seeds(tmp_path: Path) ->
     asked = {"env": "ant", "asked_steps": 0, "endurance": 20_000, "steps": 4e6, "alive": 0.0, "kind": "cpu", "steps_between_failures_at_least": None}
     for option, seeds in {"base": (100.0, 200.0, 9000.0), "rewind": (1000.0, 2000.0)}.items():
         for seed, between in enumerate(seeds):
-            harness.record("endurance", {**asked, "option": option, "seed": seed, "window_return": between, "steps_between_failures": between}, results=tmp_path)
+            harness.record(
+                "endurance", {**asked, "option": option, "seed": seed, "window_return": between, "steps_between_failures": between}, results=tmp_path
+            )
     found = {line.split(" | ")[1]: line.split(" | ")[5:8] for line in tables.options(tmp_path).splitlines()[2:4]}
     assert found["rewind"] == ["1,500", "10.0", "1,500 (1000%)"]
 
