@@ -161,7 +161,7 @@ def test_what_is_no_such_class_is_refused_before_anything_compiles(words, said):
 
 
 def test_a_class_that_is_no_tracker_is_refused():
-    with pytest.raises(ConfigError, match="tracker=my_worlds:Hover lacks start, log, finish, abandon"):
+    with pytest.raises(ConfigError, match="tracker=my_worlds:Hover lacks start, log, show, finish, abandon"):
         make_trackers(Settings(tracker=["my_worlds:Hover"]), lambda text: None)
 
 
