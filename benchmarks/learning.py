@@ -1,6 +1,7 @@
 """What training reaches and how long the agents last, over seeds, with a task's default settings.
 
     python -m benchmarks.learning env=ant seeds=0-4 steps=4e6 horizon=1e6
+    python -m benchmarks.learning env=ant seeds=0 steps=5e6 horizon=1e6 endurance=1e6      # one of them, for a million steps
     python -m benchmarks.learning env=reacher seeds=0-2
     python -m benchmarks.learning random env=reacher       # the return of random actions, for tasks whose returns say little alone
 
@@ -13,6 +14,8 @@ from pathlib import Path
 
 from benchmarks import ours
 from benchmarks.harness import Row, numbers, once, parse
+
+DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Options:
 
 def examine(folder: Path, options: Options) -> Row:
     """How the agent in a run's folder lasts over the whole examination, and what its first 1000 steps paid for comparison."""
-    whole = ours.evaluate(folder, horizon=options.endurance, num_envs=options.num_envs)
+    whole = ours.evaluate(folder, horizon=options.endurance, num_envs=options.num_envs, timeout_s=DAY_S)
     names = ("alive", "alive_at", "reward_per_step", "median_life", "steps_between_failures", "steps_between_failures_at_least")
     found = {name: whole[name] for name in names}
     by_age = list(whole["reward_per_step_by_age"].values())
@@ -90,7 +93,7 @@ def main() -> None:
         print(once("random_policy", key, functools.partial(random_return, options), refresh=options.refresh))
         return
     for seed in numbers(options.seeds):
-        asked = {"asked_steps": options.steps, "asked_horizon": options.horizon, "settings": options.settings}
+        asked = {"asked_steps": options.steps, "asked_horizon": options.horizon, "settings": options.settings, "endurance": options.endurance}
         once("learning", {"env": options.env, "seed": seed, **asked}, functools.partial(run, seed, options), refresh=options.refresh)
 
 

@@ -53,11 +53,16 @@ def machine(rows: list[Row]) -> str:
     return f"Measured on {' and '.join(machines)}, {', '.join(versions)}, {span}."
 
 
+TRAINED = ("env", "seed", "asked_steps", "asked_horizon", "settings")
+"""What an agent of the study of learning is known by."""
+LONG = 100_000
+"""Steps from which on an examination is a long one."""
+
+
 def environments(results: Path) -> str:
     """Window return over seeds, with steps and time, for every task and settings that were trained."""
-    rows = latest("learning", "env", "seed", "asked_steps", "asked_horizon", "settings", results=results, kind="cpu")
     # Longer examinations are a table of their own.
-    rows = [row for row in rows if row["endurance"] == min(row["endurance"] for row in rows)]
+    rows = [row for row in latest("learning", *TRAINED, "endurance", results=results, kind="cpu") if row["endurance"] < LONG]
     chance = {row["env"]: row["window_return"] for row in latest("random_policy", "env", results=results, kind="cpu")}
     cells = []
     for (env, length, settings), group in sorted(by(rows, "env", "asked_horizon", "settings").items(), key=str):
@@ -86,11 +91,11 @@ def environments(results: Path) -> str:
 
 
 def endurance(results: Path) -> str:
-    """How long each agent of the long-horizon task lasts, of those that were examined for longest."""
-    rows = [row for row in latest("learning", "env", "seed", "asked_steps", "asked_horizon", "settings", results=results, kind="cpu") if row["env"] == "ant"]
-    rows = [row for row in rows if row["endurance"] == max(row["endurance"] for row in rows)]
+    """How long each agent of the long-horizon task lasts, of those whose examination was a long one."""
+    rows = latest("learning", *TRAINED, "endurance", results=results, kind="cpu")
+    rows = [row for row in rows if row["env"] == "ant" and row["endurance"] >= LONG]
     cells = []
-    for row in sorted(rows, key=lambda row: (row["asked_horizon"], row["settings"], row["seed"])):
+    for row in sorted(rows, key=lambda row: (row["endurance"], row["asked_horizon"], row["settings"], row["seed"])):
         kept = row.get("last_reward_per_step", row["reward_per_step"]) / row["first_reward_per_step"] if row["first_reward_per_step"] else math.nan
         failing, at_least = row["steps_between_failures"], row["steps_between_failures_at_least"]
         between = f"{failing:,.0f}" if failing else f"none failed: > {at_least:,.0f}"
