@@ -100,8 +100,18 @@ def endurance(results: Path) -> str:
         failing, at_least = row["steps_between_failures"], row["steps_between_failures_at_least"]
         between = f"{failing:,.0f}" if failing else f"none failed: > {at_least:,.0f}"
         lasting = [f"{row['alive']:.0%} of {row['copies']} at {row['endurance']:,}", f"{row['reward_per_step']:.2f}", f"{kept:.0%}", between]
-        cells.append([row["env"], str(row["seed"]), f"{row['steps']:,}", f"{row['window_return']:,.0f}", *lasting])
-    header = ["env", "seed", "steps", "window return", "alive", "reward per step", "in the last decade, of the first 1000 steps'", "steps between failures"]
+        cells.append([row["env"], row["settings"] and f"`{row['settings']}`", str(row["seed"]), f"{row['steps']:,}", f"{row['window_return']:,.0f}", *lasting])
+    header = [
+        "env",
+        "with",
+        "seed",
+        "steps",
+        "window return",
+        "alive",
+        "reward per step",
+        "in the last decade, of the first 1000 steps'",
+        "steps between failures",
+    ]
     return f"{markdown(header, cells)}\n\n{machine(rows)}"
 
 

@@ -126,9 +126,9 @@ def show(value: Any) -> str:
     return shorten(f"{value:.15g}" if isinstance(value, float) else str(value))
 
 
-def shorten(text: str) -> str:
-    """Text cut to 80 characters."""
-    return text if len(text) <= 80 else text[:77] + "..."
+def shorten(text: str, most: int = 80) -> str:
+    """Text cut to so many characters."""
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def masked(text: str) -> str:

@@ -35,7 +35,7 @@ def test_the_learning_tables_come_from_the_rows(tmp_path: Path) -> None:
     assert "| ant | `horizon=1000000` | 2 | 6,000" in tables.environments(tmp_path)
     # 5.7 / 6.0 = 95 %
     lines = tables.endurance(tmp_path).splitlines()[2:4]
-    assert lines[0] == "| ant | 1 | 4,005,888 | 7,000 | 98% of 64 at 100,000 | 5.70 | 95% | 51,200 |"
+    assert lines[0] == "| ant |  | 1 | 4,005,888 | 7,000 | 98% of 64 at 100,000 | 5.70 | 95% | 51,200 |"
     assert " at 1,000,000 " in lines[1]
 
 

@@ -5,11 +5,12 @@ from typing import Any
 
 from jaxrl_long import named
 from jaxrl_long.config import EnvSettings
+from jaxrl_long.envs import contract
 from jaxrl_long.envs.classic import CartPole, GridWorld
 from jaxrl_long.envs.floating_origin import FloatingOrigin
 from jaxrl_long.envs.goals import BitFlip, PointMaze
-from jaxrl_long.envs.simulator import Continuous, Discrete, Simulator
-from jaxrl_long.fields import ConfigError, closest, show
+from jaxrl_long.envs.simulator import Simulator
+from jaxrl_long.fields import ConfigError, closest
 from jaxrl_long.rules import environments
 
 OURS: dict[str, Callable[..., Any]] = {"cartpole": CartPole, "gridworld": GridWorld, "bitflip": BitFlip, "point_maze": PointMaze}
@@ -36,7 +37,7 @@ def make(env: EnvSettings, horizon: int | None = None) -> Simulator:
 
     Raises:
         ConfigError: no such name, module or class; an option or a backend that it does not take; a class that is not a
-            Simulator; a horizon above the world's inner limit.
+            Simulator, or breaks its contract; a horizon above the world's inner limit.
     """
     simulator = _custom(env) if ":" in env.name else _registered(env)
     limit = getattr(simulator, "max_steps", None)
@@ -69,10 +70,10 @@ def _registered(env: EnvSettings) -> Simulator:
 def _custom(env: EnvSettings) -> Simulator:
     _refuse_backend(env)
     simulator = _built(env, named.load("env", env.name), env.options)
-    problems = named.lacking("env", env.name, simulator, "A Simulator", NEEDED, "jaxrl_long/envs/simulator.py", NEEDED[:2])
-    if not isinstance(getattr(simulator, "action", Discrete(1)), Continuous | Discrete):
-        problems.append(f"env={env.name}: action={show(simulator.action)} is neither Continuous(size) nor Discrete(count).")
-    if problems:
+    lacking = named.lacking("env", env.name, simulator, "A Simulator", NEEDED, "jaxrl_long/envs/simulator.py", NEEDED[:2])
+    problems = lacking + [f"env={env.name}: {problem}" for problem in contract.misdeclared(simulator)]
+    # What is not whole can't be tried.
+    if problems := problems or [f"env={env.name}: {problem}" for problem in contract.broken(simulator)]:
         raise ConfigError(problems)
     return simulator
 
