@@ -9,8 +9,13 @@ from typing import Any
 from jaxrl_long import cli
 from jaxrl_long.fields import ConfigError, setting, show
 
+SHOWN = {"name": "", "status": "", "progress": ".0%", "env": "", "horizon": ",", "seed": "", "return": ",.1f", "alive": ".0%", "lasting": ",.0f"}
+SHOWN |= {"steps_per_s": ",.0f", "wall_s": ""}
+"""Columns of the table and how their values are written."""
 DIFFERENCES = 6
 """Settings shown beside the columns."""
+DISPENSABLE = ("wall_s", "steps_per_s", "horizon", "progress", "alive", "seed", "env")
+"""Columns that are left out first where a terminal is narrow, in this order."""
 
 
 @dataclass
@@ -89,27 +94,47 @@ def _agreed(number: int) -> bool:
 
 
 def _table(rows: list[dict[str, Any]], different: list[str]) -> None:
+    """As wide as it is where it goes into a file or a pipe; on a terminal, what fits."""
     from rich.console import Console
     from rich.table import Table
 
+    console = Console(highlight=False, markup=False)
+    shown = [*SHOWN, *different]
+
+    def table() -> Table:
+        made = Table(box=None, padding=(0, 2, 0, 0))
+        for name in shown:
+            made.add_column(name.rsplit(".", 1)[-1], overflow="fold", justify="left" if name in ("name", "status", "env", *different) else "right")
+        for row in rows:
+            made.add_row(*(_cell(row, name) for name in shown))
+        return made
+
+    wide = console.options.update(width=100_000)
+    dropped = []
+    for name in DISPENSABLE if console.is_terminal else ():
+        if console.measure(table(), options=wide).maximum > console.width:
+            shown.remove(name)
+            dropped.append(name)
+    if not console.is_terminal:
+        console.width = console.measure(table(), options=wide).maximum
+    console.print(table())
+    if dropped:
+        print(f"too narrow for {', '.join(dropped)}: a wider terminal, a pipe or json=true shows them", file=sys.stderr)
+
+
+def _cell(row: dict[str, Any], name: str) -> str:
+    """What stands in a column, which a condition or an order may name too."""
     from jaxrl_long.planning.report import duration
 
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("run", "status", "done", "env", "horizon", "seed", "return", "alive", "fails every", "steps/s", "time"):
-        table.add_column(name, overflow="fold", justify="left" if name in ("run", "status", "env") else "right")
-    for name in different:
-        table.add_column(name.rsplit(".", 1)[-1], overflow="fold")
-    for row in rows:
-        values = json.loads(row["settings"])
-        cells = [row["name"], row["status"], _shown(row["progress"], ".0%"), row["env"] or "", _shown(row["horizon"], ","), _shown(row["seed"], "")]
-        cells += [_shown(row["return"], ",.1f"), _shown(row["alive"], ".0%"), _shown(row["lasting"], ",.0f"), _shown(row["steps_per_s"], ",.0f")]
-        cells += [duration(row["wall_s"]) if row["wall_s"] else "–", *(show(values.get(name)) for name in different)]
-        table.add_row(*cells)
-    Console(highlight=False, markup=False).print(table)
-
-
-def _shown(value: Any, form: str) -> str:
-    return "–" if value is None else f"{value:{form}}"
+    if name not in row:
+        return show(json.loads(row["settings"]).get(name))
+    value = row[name]
+    if value is None:
+        return "–"
+    if name == "wall_s":
+        return duration(value)
+    bound = "> " if name == "lasting" and not row["failed"] else ""
+    return f"{bound}{value:{SHOWN[name]}}"
 
 
 COMMAND = cli.Command(

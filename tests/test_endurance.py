@@ -1,10 +1,13 @@
 """The arithmetic of lives, on histories made by hand."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from jaxrl_long.runtime.endurance import between_failures, marks, median_life, report, survival
 from jaxrl_long.runtime.evaluation import Snapshot
+from jaxrl_long.runtime.metrics import training_row
 
 
 def snapshot(life, died, reward=1.0, faulted=None) -> Snapshot:
@@ -79,5 +82,18 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(rate):
 def test_without_a_failure_a_bound_is_reported_instead():
     result = report(1000, {1000: snapshot([1000] * 3, [0] * 3)}, snapshot([1000] * 3, [0] * 3), 1000)
     assert result["steps_between_failures"] is None
-    # Rule of three: 3000 steps without a failure.
-    assert result["steps_between_failures_at_least"] == 1000.0
+    # 3000 steps without a failure, 0.05 = exp(-2.9957): a third of them, and one number wherever it is told.
+    assert result["steps_between_failures_at_least"] == pytest.approx(3000 / 2.9957, rel=1e-4)
+    assert result["steps_between_failures_interval"] == [result["steps_between_failures_at_least"], None]
+
+
+def test_a_failure_that_does_not_come_is_waited_for_over_reports():
+    numbers = {"reward_count": 0.0, "truncated_count": 0, "age_median": 1, "age_max": 2, "returned_count": 0, "fault_count": 0}
+    numbers |= {"finished_score_count": 0.0, "finished_length_count": 0}
+    rows: list[dict[str, Any]] = [{}]
+    for update, failures in enumerate((0, 0, 3, 0), start=1):
+        rows.append(training_row(numbers | {"terminated_count": failures}, update, 1, 1000, 1.0, False, rows[-1]))
+    assert [row["failure_free_steps"] for row in rows[1:]] == [1000, 2000, 0, 1000]
+    assert [row["steps_between_failures"] for row in rows[1:]] == [None, None, pytest.approx(1000 / 3), None]
+    low = [1000 / 2.9957, 2000 / 2.9957, 1000 / 8.767, 1000 / 2.9957]
+    assert [row["steps_between_failures_low"] for row in rows[1:]] == pytest.approx(low, rel=1e-3)

@@ -141,6 +141,9 @@ def test_a_long_horizon_that_nothing_reaches_reports_no_episodes(tmp_path):
     assert [row["episodes"] for row in rows] == [0] * 4
     assert [row["episode_return"] for row in rows] == [None] * 4
     assert [row["steps_between_failures"] for row in rows] == [None] * 4
+    # A failure that does not come is waited for over all of them.
+    assert [row["failure_free_steps"] for row in rows] == [row["env_steps"] for row in rows]
+    assert rows[-1]["steps_between_failures_low"] == pytest.approx(rows[-1]["env_steps"] / 2.9957, rel=1e-4)
 
 
 def test_a_million_steps_asked_are_eight_whole_updates_of_4096_times_32():

@@ -34,11 +34,34 @@ def test_every_run_is_a_line_with_its_numbers_and_the_settings_that_differ(folde
     code, out, _ = called(capsys, str(folder))
     lines = [line.split() for line in out.splitlines()]
     assert code == 0
+    # Whatever stands above a column can be asked for.
+    assert set(lines[0][:-1]) <= set(index.COLUMNS)
     assert lines[0][-1] == "rollout_length"
     assert lines[1] == ["a", "finished", "100%", "ant", "1,000", "1", "164.8", "–", "500", "1,000", "2.0", "min", "32"]
     # Examined: one failure every 25,000 steps.
     assert lines[2] == ["b", "finished", "100%", "ant", "1,000", "2", "165.8", "50%", "25,000", "1,000", "2.0", "min", "64"]
     assert lines[3][:4] == ["c", "interrupted", "100%", "hopper"]
+
+
+def test_where_no_failure_was_seen_a_bound_is_shown_and_named_so(folder, capsys):
+    free = {"steps_between_failures": None, "steps_between_failures_at_least": 4000.0, "steps_between_failures_interval": [4000.0, None], "failures": 0}
+    (folder / "a" / "endurance.jsonl").write_text(json.dumps(RESULT | free) + "\n")
+    assert " > 4,000 " in called(capsys, str(folder))[1].splitlines()[1]
+    assert [(row["lasting"], row["failed"]) for row in index.chosen(folder)] == [(4000.0, 0), (25000.0, 1), (500.0, 1)]
+
+
+def test_a_pipe_gets_whole_lines_and_a_narrow_terminal_what_fits(folder, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = called(capsys, str(folder))[1].splitlines()
+    assert len(lines) == 4
+    assert max(len(line) for line in lines) > 80
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    _, out, err = called(capsys, str(folder))
+    assert len(out.splitlines()) == 4
+    assert "too narrow for wall_s, steps_per_s, horizon" in err
+    assert all(name in out.splitlines()[0] for name in ("name", "status", "return", "lasting"))
 
 
 def test_runs_are_chosen_and_sorted(folder, capsys):

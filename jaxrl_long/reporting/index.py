@@ -19,9 +19,10 @@ from jaxrl_long.stored import SETTINGS_FILE
 FILE = "index.sqlite"
 COLUMNS = {
     **{"name": "TEXT PRIMARY KEY", "status": "TEXT", "progress": "REAL", "env": "TEXT", "horizon": "INTEGER", "seed": "INTEGER", "steps": "INTEGER"},
-    **{"return": "REAL", "best": "REAL", "alive": "REAL", "lasting": "REAL", "steps_per_s": "REAL", "wall_s": "REAL", "created": "TEXT", "settings": "TEXT"},
+    **{"return": "REAL", "best": "REAL", "alive": "REAL", "lasting": "REAL", "failed": "INTEGER", "steps_per_s": "REAL", "wall_s": "REAL"},
+    **{"created": "TEXT", "settings": "TEXT"},
 }
-"""`lasting`: steps between failures as `evaluate` found them last, or their lower bound where none failed; else those of training."""
+"""`lasting`: steps between failures as `evaluate` found them last, else those of training; a 95 % lower bound where `failed` is 0: no failure was seen."""
 
 
 def update(folder: Path) -> sqlite3.Connection:
@@ -83,7 +84,8 @@ def row(run: Run) -> dict[str, Any]:
     settings, last = run.settings, run.last
     returns = [one["window_return"] for one in run.evaluations]
     examined = run.endurance[-1] if run.endurance else {}
-    lasting = examined.get("steps_between_failures") or examined.get("steps_between_failures_at_least")
+    seen = examined or last
+    bound = examined["steps_between_failures_interval"][0] if examined else last.get("steps_between_failures_low")
     return {
         "name": run.name,
         "status": run.status,
@@ -95,7 +97,8 @@ def row(run: Run) -> dict[str, Any]:
         "return": returns[-1] if returns else None,
         "best": max(returns, default=None),
         "alive": examined.get("alive"),
-        "lasting": lasting or last.get("steps_between_failures") or last.get("steps_between_failures_low"),
+        "lasting": seen.get("steps_between_failures") or bound,
+        "failed": seen.get("steps_between_failures") is not None if seen else None,
         "steps_per_s": last.get("steps_per_s"),
         "wall_s": last.get("wall_s"),
         "created": run.processes[0]["started"][:19] if run.processes else None,

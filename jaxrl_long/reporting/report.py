@@ -263,7 +263,9 @@ def _results(groups: dict[Any, list[Run]], labels: dict[Any, str]) -> tuple[list
             low, high = interval(returns)
             around = f"{low:,.1f} to {high:,.1f}"
         steps, failures = sum(one["env_steps"] for one in examined), sum(one["failures"] for one in examined)
-        lasting = None if not examined else f"{steps / failures:,.0f}" if failures else f"> {steps / 3:,.0f}"
+        # A bound of so many steps without a failure is a share of them: bounds add up as steps do.
+        bound = sum(one["steps_between_failures_interval"][0] for one in examined)
+        lasting = None if not examined else f"{steps / failures:,.0f}" if failures else f"> {bound:,.0f}"
         alive = f"{min(one['alive'] for one in examined):.0%}" if examined else None
         speed = float(np.median([np.median([row["steps_per_s"] or math.nan for row in run.rows]) for run in members if run.rows] or [math.nan]))
         rows.append([labels[kind], len(members), middle, around, alive, lasting, None if math.isnan(speed) else speed])

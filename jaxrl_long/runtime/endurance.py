@@ -8,8 +8,6 @@ from scipy.special import gammaincinv
 
 from jaxrl_long.runtime.evaluation import Snapshot
 
-# Without a failure in n steps, their true rate is with 95 % confidence below 3 / n: 0.05 = exp(-3).
-RULE_OF_THREE = 3.0
 CONFIDENCE = 0.95
 
 
@@ -88,7 +86,7 @@ def report(horizon: int, at_marks: dict[int, Snapshot], last: Snapshot, window: 
         "window_return": at_marks[window].window_return if window in at_marks else last.window_return,
         "median_life": median_life(last.life, last.died),
         "steps_between_failures": lived / deaths if deaths else None,
-        "steps_between_failures_at_least": lived / RULE_OF_THREE if not deaths else None,
+        "steps_between_failures_at_least": low if not deaths else None,
         "steps_between_failures_interval": [low, high],
         "failures": deaths,
         "faults": int(last.faulted.sum()),

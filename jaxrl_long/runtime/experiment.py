@@ -251,7 +251,7 @@ class Experiment:
         train_s, self.free_since = now - self.free_since, now
         self.clock.train_s += train_s
         self.schedule.measured(train_s / launched.updates)
-        row = training_row(numbers, launched.update, launched.updates, self.program.steps_per_update, train_s, self.has_success)
+        row = training_row(numbers, launched.update, launched.updates, self.program.steps_per_update, train_s, self.has_success, self.row)
         row["window_return"] = None
         row["horizon_seen"] = max(self.row.get("horizon_seen", 0.0), row["age_max"] / self.settings.horizon)
         if state is not None and self.schedule.evaluates(launched.update):

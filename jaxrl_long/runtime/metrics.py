@@ -1,5 +1,6 @@
 """From a chunk's report to a row of metrics.jsonl."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,11 +28,17 @@ class Clock:
     """Of training: simulate, infer, learn."""
 
 
-def training_row(number: dict[str, int | float], update: int, updates: int, steps_per_update: int, train_s: float, has_success: bool) -> dict[str, Any]:
-    """A row from the numbers of one chunk of `updates` updates that took `train_s` seconds; None where there is nothing to say."""
+def training_row(
+    number: dict[str, int | float], update: int, updates: int, steps_per_update: int, train_s: float, has_success: bool, before: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A row from the numbers of one chunk of `updates` updates that took `train_s` seconds; None where there is nothing to say.
+
+    `before` is the row before it, {} where there is none: a failure that does not come is waited for over many chunks.
+    """
     steps = updates * steps_per_update
-    low, high = between_failures(steps, int(number["terminated_count"]))
     failures, ended = number["terminated_count"], number["terminated_count"] + number["truncated_count"]
+    free = 0 if failures else before.get("failure_free_steps", 0) + steps
+    low, high = between_failures(free or steps, int(failures))
     row = {
         "update": update,
         "env_steps": update * steps_per_update,
@@ -40,6 +47,7 @@ def training_row(number: dict[str, int | float], update: int, updates: int, step
         "steps_between_failures": steps / failures if failures else None,
         "steps_between_failures_low": low,
         "steps_between_failures_high": high,
+        "failure_free_steps": free,
         "episodes": ended,
         "episode_return": number["finished_score_count"] / ended if ended else None,
         "episode_length": number["finished_length_count"] / ended if ended else None,

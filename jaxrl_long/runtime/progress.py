@@ -70,7 +70,6 @@ class View:
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._planned = 0
-        self._failed_at = 0
 
     def header(self, task: str, devices: str, updates: int, env_steps: int, done_steps: int = 0) -> None:
         """Say what is going to happen: `updates` and `env_steps` are the run's totals, `done_steps` what a resumed run has."""
@@ -84,8 +83,6 @@ class View:
 
     def report(self, row: Row) -> None:
         """Write one line about a row of metrics.jsonl; keys that it lacks are left out."""
-        if row.get("steps_between_failures") is not None:
-            self._failed_at = row["env_steps"]
         self._print("update " + " | ".join(self._parts(row)), "")
         if self._bar is not None:
             self._bar.update(self._task, completed=row["env_steps"], note=f"{number(row.get('steps_per_s'))} steps/s")
@@ -114,7 +111,7 @@ class View:
         parts += [f"success {row['success_rate']:.0%}"] if row.get("success_rate") is not None else []
         if "steps_between_failures" in row:
             seen = row["steps_between_failures"]
-            parts += [f"fails every {number(seen)}" if seen is not None else f"fails every > {number(row['env_steps'] - self._failed_at)}"]
+            parts += [f"fails every {number(seen)}" if seen is not None else f"fails every > {number(row['steps_between_failures_low'])}"]
         parts += [_times(row)]
         left = self._left(row)
         return parts if left is None else [*parts, f"ETA {duration(left)}"]
