@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 def main(call: cli.Call) -> int:
     """Prepare jax, then train until done or told to stop."""
-    import time
     from pathlib import Path
 
     from jaxrl_long.machine import find_machine
     from jaxrl_long.planning import cache
     from jaxrl_long.planning.model import predict
     from jaxrl_long.planning.report import announced, compared
+    from jaxrl_long.reporting.runs import read
     from jaxrl_long.runtime import devices, stop
     from jaxrl_long.runtime.process import started
     from jaxrl_long.runtime.progress import View
@@ -31,15 +31,13 @@ def main(call: cli.Call) -> int:
     planned = cache.load(settings)
 
     def work(halt: "Stop") -> int:
-        if call.stored is None:
-            for line in announced(settings, planned):
-                view.say(line)
         devices.prepare(find_machine(), settings.devices, settings.precision, settings.compilation_cache, settings.deterministic, say=view.say)
         from jaxrl_long.runtime.experiment import train
 
-        code = train(settings, halt, view, started(), lambda: _report(Path(settings.run_dir or ""), view.say) if settings.report else None)
+        folder, foretold = Path(settings.run_dir or ""), list(announced(settings, planned)) if call.stored is None else []
+        code = train(settings, halt, view, started(), lambda: _report(folder, view.say) if settings.report else None, foretold)
         if code == cli.DONE and planned and call.stored is None and not halt.reason:
-            view.say(compared(predict(settings, planned.measured).wall_s, time.time() - started()))
+            view.say(compared(predict(settings, planned.measured).wall_s, read(folder).wall_s))
         return code
 
     return stop.run_interruptibly(work, Path(settings.run_dir or "") / "STOP", say=view.say)

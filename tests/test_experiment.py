@@ -134,6 +134,17 @@ def test_every_chunk_is_one_line_and_one_row_without_nan(tmp_path):
         assert name in rows[0]
 
 
+def test_the_shares_of_an_update_add_up_and_the_summary_has_the_whole_time(tmp_path):
+    run(settings(tmp_path / "run", "CountEnv", updates=4, eval=EvalSettings(every=2, num_envs=2)))
+    rows = read_rows(tmp_path / "run" / "metrics.jsonl")
+    # A world that does almost nothing: its pieces alone take longer than the fused update, and are shares of it all the same.
+    shares = [rows[-1][f"{name}_share"] for name in ("simulate", "infer", "learn")]
+    assert sum(shares) == pytest.approx(1.0)
+    assert all(0 <= share <= 1 for share in shares)
+    # The whole of it, with the final save.
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["wall_s"] > rows[-1]["wall_s"]
+
+
 def test_a_long_horizon_that_nothing_reaches_reports_no_episodes(tmp_path):
     asked = settings(tmp_path / "run", "CountEnv", updates=4, horizon=10_000, restart=replace(Settings().restart, every=0, stagger=False))
     run(asked)
@@ -297,7 +308,7 @@ def test_a_folder_that_cannot_be_written_any_more_ends_the_run_with_a_sentence(t
 
 
 def test_memory_that_a_program_needs_beside_its_state_and_does_not_get_is_told_in_a_sentence(tmp_path, monkeypatch):
-    def exhausted(self):
+    def exhausted(self, foretold):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 35588764752 bytes.\nmore")
 
     monkeypatch.setattr(experiment.Experiment, "run", exhausted)

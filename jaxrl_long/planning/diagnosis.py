@@ -25,8 +25,7 @@ class Remedy:
 
 def shares(times: Times, measured: Measured) -> dict[str, float]:
     """Parts of the wall time: simulation, inference, learning, evaluation, compilation (with start-up), saving. They add up to 1."""
-    learn = min(measured.learn_s / measured.update.median, 1.0)
-    infer = min(measured.infer_s / measured.update.median, 1.0 - learn)
+    learn, infer = measured.learn_s / measured.update.median, measured.infer_s / measured.update.median
     parts = {
         "simulation": times.train_s * (1 - learn - infer),
         "inference": times.train_s * infer,

@@ -58,7 +58,7 @@ def measure(settings: Settings, stop: Stop, say: Callable[[str], None]) -> Known
     first_s, compile_s, (chunk, state) = _ready(lambda: _built(program, shapes))
     say("measures updates")
     state, update, transfer_s = _updates(program, chunk, state, repeats=REPEATS)
-    learn_s, infer_s = shares.pieces(program, state)
+    learn_s, infer_s = shares.pieces(program, state, update.median)
     shares.keep(settings, learn_s, infer_s, update.median)
     say("measures evaluation and saving")
     evaluation_compile_s, evaluation = _evaluation(program, settings, state)

@@ -100,7 +100,7 @@ def row(run: Run) -> dict[str, Any]:
         "lasting": seen.get("steps_between_failures") or bound,
         "failed": seen.get("steps_between_failures") is not None if seen else None,
         "steps_per_s": last.get("steps_per_s"),
-        "wall_s": last.get("wall_s"),
+        "wall_s": run.wall_s or None,
         "created": run.processes[0]["started"][:19] if run.processes else None,
         "settings": json.dumps(flat(settings)),
     }

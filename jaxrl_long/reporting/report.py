@@ -13,7 +13,7 @@ from jaxrl_long.config import Settings
 from jaxrl_long.fields import flat, show
 from jaxrl_long.planning import cache
 from jaxrl_long.planning.model import predict
-from jaxrl_long.planning.report import duration
+from jaxrl_long.planning.report import compared, duration
 from jaxrl_long.reporting import page
 from jaxrl_long.reporting.charts import Curve, chart
 from jaxrl_long.reporting.runs import Row, Run, differing
@@ -45,7 +45,7 @@ def summary(run: Run) -> str:
     task = f"{settings.env.name} with a horizon of {settings.horizon:,} steps, seed {settings.seed}"
     if not last:
         return f"{task}: {run.status}, nothing was reported yet."
-    parts = [f"{last['env_steps']:,} of {settings.total_steps:,} environment steps in {duration(last['wall_s'])}"]
+    parts = [f"{last['env_steps']:,} of {settings.total_steps:,} environment steps in {duration(run.wall_s)}"]
     if run.evaluations:
         parts.append(f"a return of {run.evaluations[-1]['window_return']:,.1f} in the first {min(settings.eval.window, settings.horizon):,} steps")
     if run.endurance:
@@ -70,9 +70,9 @@ def _numbers(run: Run) -> Iterator[tuple[str, str]]:
     yield "training steps between failures", f"{failing:,.0f}" if failing else f"> {last['steps_between_failures_low']:,.0f}"
     if last.get("success_rate") is not None:
         yield "episodes that succeed", f"{last['success_rate']:.0%}"
-    yield "wall time", duration(last["wall_s"])
+    yield "wall time", duration(run.wall_s)
     if run.settings.stop.price:
-        yield "cost", f"{last['wall_s'] / 3600 * run.settings.stop.price:,.2f} USD"
+        yield "cost", f"{run.wall_s / 3600 * run.settings.stop.price:,.2f} USD"
 
 
 def _curves(run: Run) -> Iterator[str]:
@@ -138,12 +138,12 @@ def _time(run: Run) -> Iterator[str]:
     shares = {name: last.get(f"{name}_share") for name in ("simulate", "infer", "learn")}
     parts = [("compile", compile_s)]
     parts += [(name, train_s * share) for name, share in shares.items() if share] if any(shares.values()) else [("train", train_s)]
-    parts += [("evaluate", eval_s), ("start, save and wait", max(0.0, last["wall_s"] - compile_s - train_s - eval_s))]
+    parts += [("evaluate", eval_s), ("start, save and wait", max(0.0, run.wall_s - compile_s - train_s - eval_s))]
     yield page.heading("Where the time went")
     yield page.bar([(name, seconds, duration(seconds)) for name, seconds in parts if seconds > 0])
     if (known := cache.load(run.settings)) is not None and run.status == "finished":
         planned = predict(run.settings, known.measured).wall_s
-        yield page.paragraph(f"Planned {duration(planned)}, took {duration(last['wall_s'])} ({last['wall_s'] / planned - 1:+.0%}).")
+        yield page.paragraph(f"{compared(planned, run.wall_s).capitalize()}.")
     rates = [row.get("steps_per_s") for row in run.rows]
     yield page.charts([chart("speed", [Curve(_steps(run.rows), rates, colour=6)], x="environment steps", y="steps/s", title="Training speed", low=0.0)])
 

@@ -59,6 +59,11 @@ class Run:
         return self.rows[-1] if self.rows else {}
 
     @property
+    def wall_s(self) -> float:
+        """Seconds that its processes took, to the very end where it has one."""
+        return self.summary.get("wall_s") or self.last.get("wall_s", 0.0)
+
+    @property
     def progress(self) -> float:
         """Share of its updates that are done."""
         return min(1.0, self.last.get("update", 0) / self.settings.updates)

@@ -3,7 +3,7 @@
 import errno
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -56,17 +56,18 @@ def no_page() -> None:
     """Of a run that nobody reports on."""
 
 
-def train(settings: Settings, stop: Stop, view: View, started: float, page: Callable[[], Path | None] = no_page) -> int:
+def train(settings: Settings, stop: Stop, view: View, started: float, page: Callable[[], Path | None] = no_page, foretold: Sequence[str] = ()) -> int:
     """Train as the settings say, in `settings.run_dir`, from its newest checkpoint if it has one. Returns the exit code.
 
-    `started` is the `time.time()` at which the process began: `wall_s` counts from there. `page` writes the run's report and returns where.
+    `started` is the `time.time()` at which the process began: `wall_s` counts from there. `page` writes the run's report and returns
+    where. `foretold` is said once it is clear that the run can begin.
     """
     folder = RunFolder(Path(settings.run_dir or "")).create()
     try:
         with Lock(folder.lock) as lock:
             if lock.stale:
                 view.say(lock.stale)
-            return Experiment(footprint.settled(settings), folder, stop, view, started, page).run()
+            return Experiment(footprint.settled(settings), folder, stop, view, started, page).run(foretold)
     except OSError as error:
         if error.errno not in STORAGE:
             raise
@@ -112,13 +113,15 @@ class Experiment:
         self.dumped = 0
         self.row: dict[str, Any] = {}
 
-    def run(self) -> int:
+    def run(self, foretold: Sequence[str]) -> int:
         """Everything from start to end; returns the exit code."""
         self.program = assemble.program(self.settings)
         self.has_success = hasattr(self.program.vector.simulator, "success")
         self.evaluator = make_evaluator(self.program, self.settings.eval.num_envs)
         self.shapes = state_shapes(self.program)
         footprint.require(self.settings, self.program, self.shapes)
+        for line in foretold:
+            self.view.say(line)
         self._describe()
         state = self._prepare()
         self._start_trackers()
@@ -127,7 +130,9 @@ class Experiment:
             self._save(state, last=True)
             self.filming.finish(self.stop.poll)
         done = self.update >= self.schedule.total
-        summary = {**self.row, "finished": done, "stopped_by": self.stop.reason}
+        # The last report was not the end: the final checkpoint is saved now too.
+        wall_s = self.clock.before_s + time.time() - self.started
+        summary = {**self.row, "wall_s": wall_s, "finished": done, "stopped_by": self.stop.reason}
         write_atomically(self.folder.path / "summary.json", json.dumps(clean(summary), indent=1))
         self._say_end(done)
         page = self.page()

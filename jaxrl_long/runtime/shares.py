@@ -19,31 +19,49 @@ from jaxrl_long.config import SPEED, Settings
 from jaxrl_long.fields import to_plain
 from jaxrl_long.launch import empty_rollout, state_specs
 from jaxrl_long.runtime.folder import write_atomically
-from jaxrl_long.trainer import AXIS, Program, TrainState, improve, observe, store
+from jaxrl_long.trainer import AXIS, Program, TrainState, collect, improve, observe, store
 from jaxrl_long.typing import Array
 
 REPEATS = 3
+LEAST = 0.1
+"""Share of an update that has to be left for the simulator if it is taken to be what the other pieces leave."""
 
 
 def measured(program: Program, settings: Settings, state: TrainState, update_s: float) -> dict[str, float]:
     """Shares of an update's time: simulate, infer, learn. Read from the cache where these settings were measured on this machine before."""
     cache = _cache_file(settings)
     try:
-        return json.loads(cache.read_text()) if cache else keep(settings, *pieces(program, state), update_s)
+        return json.loads(cache.read_text()) if cache else keep(settings, *pieces(program, state, update_s), update_s)
     except (OSError, ValueError):
         pass
-    return keep(settings, *pieces(program, state), update_s)
+    return keep(settings, *pieces(program, state, update_s), update_s)
 
 
-def pieces(program: Program, state: TrainState) -> tuple[float, float]:
-    """Seconds that learning and inference take of an update."""
-    return _time(_learner(program), state), _time(_inference(program), state)
+def pieces(program: Program, state: TrainState, update_s: float) -> tuple[float, float]:
+    """Seconds that learning and inference take of an update, which takes `update_s`; what is left is the simulator's.
+
+    Pieces alone take a little longer than within the fused update. Where they leave next to nothing, which may just be that,
+    collecting is measured too, and the update divided as the pieces are.
+    """
+    learn_s, infer_s = _time(_learner(program), state), _time(_inference(program), state)
+    if learn_s + infer_s < (1 - LEAST) * update_s:
+        return learn_s, infer_s
+    return divided(learn_s, infer_s, _time(_collector(program), state), update_s)
+
+
+def divided(learn_s: float, infer_s: float, collect_s: float, update_s: float) -> tuple[float, float]:
+    """An update's seconds of learning and of inference, in proportion to pieces that may take longer than all of it together.
+
+    >>> divided(learn_s=6.0, infer_s=1.0, collect_s=2.0, update_s=4.0)
+    (3.0, 0.5)
+    """
+    scale = update_s / (collect_s + learn_s)
+    return learn_s * scale, min(infer_s, collect_s) * scale
 
 
 def keep(settings: Settings, learn_s: float, infer_s: float, update_s: float) -> dict[str, float]:
     """The shares that these times are of an update's, kept for the next run with these settings."""
-    learn, infer = min(learn_s / update_s, 1.0), min(infer_s / update_s, 1.0)
-    shares = {"simulate": max(0.0, 1.0 - learn - infer), "infer": infer, "learn": learn}
+    shares = {"simulate": 1.0 - (learn_s + infer_s) / update_s, "infer": infer_s / update_s, "learn": learn_s / update_s}
     cache = _cache_file(settings)
     # Where they can't be kept, they are measured again.
     with suppress(OSError):
@@ -80,6 +98,17 @@ def _inference(program: Program) -> Callable[[TrainState], Any]:
         return jax.lax.psum(jax.lax.scan(step, jnp.float32(0), jnp.arange(program.rollout_length))[0], AXIS)
 
     return _jitted(program, infer)
+
+
+def _collector(program: Program) -> Callable[[TrainState], Any]:
+    """`collect`, of which everything is used."""
+
+    def gather(state: TrainState) -> Array:
+        state, rollout, _, _ = collect(program, state)
+        leaves = [leaf for leaf in jax.tree.leaves((state.env, rollout)) if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
+        return jax.lax.psum(sum(jnp.sum(leaf, dtype=jnp.float32) for leaf in leaves), AXIS)
+
+    return _jitted(program, gather)
 
 
 def _jitted(program: Program, function: Callable[[TrainState], Any]) -> Callable[[TrainState], Any]:
