@@ -1,17 +1,20 @@
 """The settings of a run in its folder: written once, read by whoever continues or examines it. Knows no jax."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from jaxrl_long import __version__
+from jaxrl_long import __version__, named
 from jaxrl_long.config import Settings
-from jaxrl_long.fields import ConfigError, flat, from_plain, masked, show, to_plain
+from jaxrl_long.fields import ConfigError, closest, flat, from_plain, masked, show, to_plain
 
 SETTINGS_FILE = "settings.yaml"
 """The resolved settings of a run, in its folder."""
+PROVENANCE_FILE = "provenance.jsonl"
+"""What its processes were, a line each."""
 
 MAY_CHANGE = (
     *("steps", "eval", "checkpoint", "stop", "tracker", "wandb", "mlflow", "compilation_cache", "chunk", "block", "devices", "machine", "report", "run_dir"),
@@ -45,7 +48,8 @@ def load_settings(run_dir: str | Path) -> Settings:
     """
     folder = Path(run_dir)
     if not folder.is_dir():
-        raise ConfigError([f"run={folder}: no such folder."])
+        there = [str(path.parent) for path in folder.parent.glob(f"*/{SETTINGS_FILE}")]
+        raise ConfigError([f"run={folder}: no such folder.{f' {closest(str(folder), there)}' if there else ''}"])
     try:
         plain = yaml.safe_load((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -59,7 +63,18 @@ def load_settings(run_dir: str | Path) -> Settings:
         version = f"It may come from another version than {__version__}."
         raise ConfigError(f"{folder / SETTINGS_FILE}: {problem} {version}" for problem in problems.values())
     settings.run_dir = str(folder)
+    if home := _home(folder):
+        named.HOMES.append(home)
     return settings
+
+
+def _home(run_dir: Path) -> str | None:
+    """The folder in which the run's latest process stood, if it is there."""
+    try:
+        home = json.loads((run_dir / PROVENANCE_FILE).read_text(encoding="utf-8").splitlines()[-1])["folder"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return home if Path(home).is_dir() and home not in named.HOMES else None
 
 
 def continuation_problems(stored: Settings, asked: Settings) -> list[str]:

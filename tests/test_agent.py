@@ -48,6 +48,20 @@ def test_the_world_is_undisturbed_and_stacks_what_the_agent_saw(tmp_path):
     assert action.dtype == jnp.int32
 
 
+def test_lists_are_observations_and_what_is_none_is_told(tmp_path):
+    run(settings(tmp_path / "run", env=EnvSettings(name="cartpole")))
+    cartpole = agent.load(tmp_path / "run")
+    np.testing.assert_array_equal(cartpole.act([[0.0, 0.1, 0.2, 0.3]] * 2)[0], cartpole.act(np.array([[0.0, 0.1, 0.2, 0.3]] * 2))[0])
+    for wrong, said in (
+        (np.zeros(4), r"obs has shape \[4\], but this world's N observations have \[N, 4\]. obs\[None\] is one."),
+        (np.zeros((2, 5)), r"obs has shape \[2, 5\], but this world's N observations have \[N, 4\].$"),
+        (0.0, r"obs has shape \[\], but"),
+        ({"state": np.zeros((1, 4))}, "obs has the entries state, but this world's N observations are one array"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            cartpole.act(wrong)
+
+
 @pytest.mark.parametrize(("checkpoint", "said"), [(99, "has no checkpoint of that update. It has: 4."), ("worst", "neither latest nor best")])
 def test_what_is_not_there_is_told(tmp_path, checkpoint, said):
     run(settings(tmp_path / "run"))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from documents import DOCS, blocks, commands, write_modules
 
-from jaxrl_long import cli, evaluate, train
+from jaxrl_long import cli, evaluate, named, train
 from jaxrl_long.cli.words import read
 from jaxrl_long.config import Settings
 from jaxrl_long.fields import ConfigError
@@ -171,3 +171,18 @@ def test_a_codec_whose_rows_could_not_be_told_from_plain_numbers_is_refused(tmp_
     assert "its rows are int16. They may be float32, bfloat16, float16, int8." in refused(
         "env=cartpole", "replay.codec=wide_codecs:Root", "algorithm.minibatches=2"
     )
+
+
+def test_a_run_is_read_from_another_folder_with_the_module_that_lies_where_it_was_trained(tmp_path, monkeypatch):
+    monkeypatch.setattr(named, "HOMES", [])
+    trained("env=my_worlds:Hover", "steps=64")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
+    sys.modules.pop("my_worlds")
+    with pytest.raises(ConfigError, match="no module my_worlds can be imported"):
+        named.load("env", "my_worlds:Hover")
+    settings = cli.settings(evaluate.COMMAND, f"run={tmp_path / 'run'}")
+    assert named.load("env", settings.env.name).__name__ == "Hover"
+    # What lies there comes after everything that is installed.
+    assert sys.path[-1] == str(tmp_path)

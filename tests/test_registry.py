@@ -83,6 +83,12 @@ def test_a_missing_package_a_missing_module_and_a_missing_class_are_told_apart()
     assert "CountEnv" in said
 
 
+def test_a_misspelt_module_gets_the_closest_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "my_planets.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert "no module my_planet can be imported. Closest: my_planets. Run from" in refused(name="my_planet:Mine")
+
+
 def test_a_missing_dependency_of_a_users_module_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "needy_world.py").write_text("import a_package_that_is_not_there\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -55,6 +55,15 @@ def test_what_is_recorded_is_what_an_evaluation_sees_and_is_recorded_once(hopper
     assert (file.stat().st_mtime_ns, plot.stat().st_mtime_ns) == before
 
 
+def test_of_a_world_without_bodies_the_plot_is_what_is_made(tmp_path):
+    small = ["num_envs=16", "rollout_length=8", "algorithm.minibatches=4", "algorithm.policy_layers=[8]", "algorithm.value_layers=[8]", "eval.every=0"]
+    python("-m", "jaxrl_long.train", "env=cartpole", *small, "steps=128", "report=false", f"run_dir={tmp_path}")
+    ended = python("-m", "jaxrl_long.render", f"run={tmp_path}", "num_envs=4", "steps=20")
+    assert "env=cartpole has no bodies that MuJoCo could draw: the plot is all" in ended.stderr
+    (plot,) = ended.stdout.splitlines()
+    assert imread(plot).shape[1] > 300
+
+
 @pytest.mark.graphics
 def test_a_video_shows_a_body_that_moves(hopper):
     video, _ = render(hopper, "format=gif", "num_envs=2", "steps=40", "width=96", "height=64", "fps=10")

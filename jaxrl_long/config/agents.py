@@ -44,8 +44,8 @@ class RenderSettings(AgentSettings):
     steps: int = setting(0, low=0, high=MOST_FRAMES, main=True)
     """Steps to film; 0: ten seconds of the agent's time, but at least 200 steps."""
     format: str = setting("auto", choices=FORMATS, main=True)
-    """What is made besides the plot of paths. auto: mp4 where the extra `render` is installed, otherwise gif; html: Brax's viewer, whose page
-    loads scripts from the network; path: the plot alone, which needs no graphics."""
+    """What is made besides the plot of paths. auto: mp4 where the extra `render` is installed, otherwise gif, and nothing of a world without bodies;
+    html: Brax's viewer, whose page loads scripts from the network; path: the plot alone, which needs no graphics."""
     width: int = setting(640, low=16, high=4096, main=True)
     """Of the video, in pixels."""
     height: int = setting(480, low=16, high=4096, main=True)

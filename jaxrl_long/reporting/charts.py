@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, NullFormatter
 
 POINTS = 600
@@ -72,12 +73,10 @@ def ground(paths: np.ndarray, shown: int, *, unit: str, title: str, goals: np.nd
         if walls is not None:
             panel.imshow(walls, cmap="Greys", vmin=0, vmax=2, extent=(0, walls.shape[1], walls.shape[0], 0), zorder=0)
         for copy in _in_front(paths.shape[1], shown):
-            x, y = paths[:, copy].T
-            colour, front = (SHOWN, 3) if copy == shown else (OTHERS, 2)
-            panel.plot(x, y, color=colour, linewidth=1.6 if copy == shown else 0.8, alpha=1.0 if copy == shown else 0.6, zorder=front)
-            _mark_ends(panel, x, y, colour, front)
+            colour, front = _path(panel, *paths[:, copy].T, shown=copy == shown)
             if goals is not None:
                 panel.plot(*goals[copy], "*", color=colour, markersize=14 if copy == shown else 7, zorder=front)
+        _explain(figure, paths.shape[1], goals is not None)
         panel.set_aspect("equal", adjustable="datalim" if walls is None else "box")
         return _png(figure)
 
@@ -88,9 +87,8 @@ def lines(x: np.ndarray, ys: np.ndarray, shown: int, *, y: str, title: str) -> b
         figure, panel = _sheet((6.4, 4.0), title, "steps", y)
         steps = np.broadcast_to(x[:, None] if x.ndim == 1 else x, ys.shape)
         for copy in _in_front(ys.shape[1], shown):
-            colour, front = (SHOWN, 3) if copy == shown else (OTHERS, 2)
-            panel.plot(steps[:, copy], ys[:, copy], color=colour, linewidth=1.6 if copy == shown else 0.8, alpha=1.0 if copy == shown else 0.6, zorder=front)
-            _mark_ends(panel, steps[:, copy], ys[:, copy], colour, front)
+            _path(panel, steps[:, copy], ys[:, copy], shown=copy == shown)
+        _explain(figure, ys.shape[1])
         if x.max() >= 1e4:
             panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         return _png(figure)
@@ -101,11 +99,23 @@ def _in_front(copies: int, shown: int) -> list[int]:
     return [copy for copy in range(min(copies, MOST_LINES)) if copy != shown] + [shown]
 
 
-def _mark_ends(panel: Any, x: np.ndarray, y: np.ndarray, colour: str, front: int) -> None:
-    """A dot where a line that goes on has come to, a cross where one ended before."""
+def _path(panel: Any, x: np.ndarray, y: np.ndarray, *, shown: bool) -> tuple[str, int]:
+    """A copy's line, with a dot where one that goes on has come to and a cross where one ended before; its colour and how far in front it is."""
+    colour, width, alpha, front = (SHOWN, 1.6, 1.0, 3) if shown else (OTHERS, 0.8, 0.6, 2)
+    panel.plot(x, y, color=colour, linewidth=width, alpha=alpha, zorder=front)
     known = np.flatnonzero(np.isfinite(y))
     if len(known):
         panel.plot(x[known[-1]], y[known[-1]], "o" if known[-1] == len(y) - 1 else "x", color=colour, markersize=5, zorder=front)
+    return colour, front
+
+
+def _explain(figure: Figure, copies: int, goals: bool = False) -> None:
+    """What lines and marks mean, below the picture."""
+    known = [Line2D([], [], color=SHOWN, label="the copy that is shown")]
+    known += [Line2D([], [], color=OTHERS, label="others")] if copies > 1 else []
+    marks = [("o", "alive"), ("x", "failed"), *([("*", "its goal")] if goals else [])]
+    known += [Line2D([], [], color=OTHERS, marker=mark, linestyle="", label=label) for mark, label in marks]
+    figure.legend(handles=known, loc="outside lower left", ncols=len(known), frameon=False, fontsize=9)
 
 
 def _sheet(size: tuple[float, float], title: str, x: str, y: str) -> tuple[Figure, Any]:

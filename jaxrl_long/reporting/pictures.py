@@ -26,6 +26,7 @@ from jaxrl_long.config import RenderSettings, Settings
 from jaxrl_long.envs.floating_origin import true_position
 from jaxrl_long.fields import ConfigError, RunError, to_plain
 from jaxrl_long.reporting import studio
+from jaxrl_long.rules.pictures import bodiless
 from jaxrl_long.runtime import assemble, assessment, tape
 from jaxrl_long.runtime.checkpoint import Checkpoints
 from jaxrl_long.runtime.folder import RunFolder, write_atomically
@@ -48,6 +49,9 @@ def make(settings: RenderSettings, stored: Settings, say: Callable[[str], None])
         ConfigError: the run has no such checkpoint, its world can't be filmed, or the folder can't be written.
         RunError: nothing could be recorded or drawn.
     """
+    if settings.format == "auto" and not _has_bodies(settings, stored):
+        settings = replace(settings, format="path")
+        say(f"env={settings.env.name} has no bodies that MuJoCo could draw: the plot is all that is made of it.")
     run = RunFolder(Path(settings.run or ""))
     folder = Path(settings.to) if settings.to else run.pictures
     update = assessment.find_update(settings.checkpoint, Checkpoints(run.checkpoints, say=say), run)
@@ -67,6 +71,10 @@ def make(settings: RenderSettings, stored: Settings, say: Callable[[str], None])
             with _kept(plot):
                 write_atomically(plot, plotted(tape.load(recorded)))
     return [plot] if settings.format == "path" else [video, plot]
+
+
+def _has_bodies(settings: RenderSettings, stored: Settings) -> bool:
+    return not bodiless(settings.env.name) and hasattr(assemble.simulator(replace(stored, env=settings.env)), "pose")
 
 
 def _open(folder: Path, files: list[Path]) -> None:

@@ -10,6 +10,7 @@ from jaxrl_long.rules.base import environments, rule
 DRAWN = ("auto", "mp4", "gif")
 """Formats that MuJoCo draws."""
 BODILESS = "has no bodies that MuJoCo could draw. Nearest: format=path, which plots how its copies fared."
+"""What a film of such a world is refused with; `auto` makes the plot."""
 
 UNDRAWN = "is drawn by EGL or OSMesa, and neither is installed. On Debian or Ubuntu: apt-get install libegl1 libgl1 (or libosmesa6)."
 
@@ -17,11 +18,12 @@ UNDRAWN = "is drawn by EGL or OSMesa, and neither is installed. On Debian or Ubu
 @rule("env.name", "format", trees=(RenderSettings,))
 def bodies_can_be_filmed(settings: RenderSettings) -> Iterator[str]:
     """Brax's tasks have bodies; a user's class is asked when it is built."""
-    if settings.format != "path" and _bodiless(settings.env.name):
+    if settings.format not in ("auto", "path") and bodiless(settings.env.name):
         yield f"format={settings.format}: env={settings.env.name} {BODILESS}"
 
 
-def _bodiless(name: str) -> bool:
+def bodiless(name: str) -> bool:
+    """Whether a registered world has nothing that could be filmed."""
     facts = environments().get(name)
     return facts is not None and (not facts.backends or name == "fast")
 
@@ -29,7 +31,7 @@ def _bodiless(name: str) -> bool:
 @rule("format", trees=(RenderSettings,))
 def something_draws(settings: RenderSettings) -> Iterator[str]:
     """A video needs a library that draws without a screen, and mp4 one that encodes."""
-    if settings.format in DRAWN and not machine.graphics():
+    if settings.format in DRAWN and not bodiless(settings.env.name) and not machine.graphics():
         yield f"format={settings.format} {UNDRAWN} Without them: format=html or format=path."
     if settings.format == "mp4" and not importlib.util.find_spec("imageio_ffmpeg"):
         yield "format=mp4 needs the extra `render`: pip install 'jaxrl_long[render]'. Nearest: format=gif, which needs nothing."
@@ -39,7 +41,7 @@ def something_draws(settings: RenderSettings) -> Iterator[str]:
 def training_can_be_filmed(settings: Settings) -> Iterator[str]:
     """Who asks for videos learns at once that there will be none."""
     video, name = settings.eval.video, settings.env.name
-    if video and _bodiless(name):
+    if video and bodiless(name):
         yield f"eval.video={video}: env={name} has no bodies that MuJoCo could draw. Leave it at 0."
     elif video and not machine.graphics():
         yield f"eval.video={video}: a video {UNDRAWN} Without them: eval.video=0."

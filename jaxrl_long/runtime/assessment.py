@@ -4,7 +4,7 @@ import functools
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,8 +57,11 @@ class Agent:
         """Decide, deterministically, for N observations [N, ...] as the world gives them: actions [N, A] or [N], and what it will remember of this.
 
         `memory`: what it remembers of the step before; None at the start of an episode. Most agents remember nothing.
+
+        Raises:
+            ValueError: not such observations.
         """
-        obs = jax.tree.map(jnp.asarray, obs)
+        obs = observations(obs, self._observed)
         number = jax.tree.leaves(obs)[0].shape[0]
         begins = memory is None
         memory = self.program.algorithm.initial_memory(number) if begins else memory
@@ -67,8 +70,31 @@ class Agent:
         return decision.action, decision.memory
 
     @functools.cached_property
+    def _observed(self) -> PyTree:
+        """Shapes of one observation."""
+        return jax.eval_shape(lambda: self.world.reset(jax.random.key(0)).obs)
+
+    @functools.cached_property
     def _decide(self) -> Callable[..., Decision]:
         return jax.jit(self.program.algorithm.act)
+
+
+def observations(given: Any, one: PyTree) -> PyTree:
+    """N observations as arrays, where `one` has the shapes of a single one. Raises ValueError where they are none."""
+    many = isinstance(one, Mapping)
+    if isinstance(given, Mapping) != many or (many and set(given) != set(one)):
+        found = f"has the entries {', '.join(map(str, given))}" if isinstance(given, Mapping) else f"is a {type(given).__name__}"
+        wanted = f"have the entries {', '.join(one)}" if many else "are one array"
+        raise ValueError(f"obs {found}, but this world's N observations {wanted}.")
+    arrays = {name: jnp.asarray(value) for name, value in given.items()} if many else {"": jnp.asarray(given)}
+    for name, array in arrays.items():
+        shape, entry = (one[name] if many else one).shape, f"obs[{name!r}]" if name else "obs"
+        if array.ndim == 0 or array.shape[1:] != shape:
+            hint = f" {entry}[None] is one." if array.shape == shape else ""
+            raise ValueError(f"{entry} has shape {list(array.shape)}, but this world's N observations have [N, {', '.join(map(str, shape))}].{hint}")
+    if len({array.shape[0] for array in arrays.values()}) > 1:
+        raise ValueError(f"obs has {', '.join(f'{array.shape[0]} of {name}' for name, array in arrays.items())}: as many of each are needed.")
+    return arrays if many else arrays[""]
 
 
 def load(settings: EvaluateSettings | RenderSettings, stored: Settings, say: Callable[[str], None] = print) -> Agent:

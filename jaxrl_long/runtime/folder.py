@@ -16,7 +16,7 @@ from typing import Any
 
 import jaxrl_long
 from jaxrl_long.fields import ConfigError, masked
-from jaxrl_long.stored import SETTINGS_FILE
+from jaxrl_long.stored import PROVENANCE_FILE, SETTINGS_FILE
 
 PACKAGES = ("jaxrl_long", "jax", "jaxlib", "brax", "flax", "optax", "numpy", "orbax-checkpoint", "mujoco", "wandb", "mlflow-skinny", "tensorboardX")
 SECRET = re.compile(r"(key|token|secret|passw|credential)", re.IGNORECASE)
@@ -30,7 +30,7 @@ class RunFolder:
         self.path = Path(path).expanduser().absolute()
         self.settings = self.path / SETTINGS_FILE
         self.metrics = self.path / "metrics.jsonl"
-        self.provenance = self.path / "provenance.jsonl"
+        self.provenance = self.path / PROVENANCE_FILE
         self.checkpoints = self.path / "checkpoints"
         self.stop = self.path / "STOP"
         self.evaluations = self.path / "evaluations"
@@ -169,6 +169,7 @@ def provenance(device: dict[str, Any]) -> dict[str, Any]:
         "started": now(),
         "host": socket.gethostname(),
         "pid": os.getpid(),
+        "folder": str(Path.cwd()),
         "command": [sys.executable, *map(_without_secret, sys.argv)],
         "python": platform.python_version(),
         "platform": platform.platform(),
