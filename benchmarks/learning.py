@@ -61,7 +61,7 @@ def run(seed: int, options: Options) -> Row:
         found = examine(run_dir, options)
     reports = trained.reports
     measured = {"steps": reports[-1]["env_steps"], "wall_s": reports[-1]["wall_s"], "steps_per_s": trained.steps_per_s}
-    kept = {"window_return": curve[-1]["window_return"], "success_rate": curve[-1].get("success_rate")}
+    kept = {"window_return": curve[-1]["window_return"], **{name: curve[-1].get(name) for name in ("success_rate", "eval_success_rate")}}
     kept["training_steps_between_failures"] = reports[-1].get("steps_between_failures")
     return {**measured, **kept, **found, "curve": [[row["env_steps"], row["wall_s"], row["window_return"]] for row in curve]}
 

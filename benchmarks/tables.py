@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks import archive, horizon, plan_accuracy, plan_time, replay, sac, time_to_return
 from benchmarks import endurance as study
 from benchmarks import floating_origin as distance
-from benchmarks import horizon, plan_accuracy, plan_time, replay, time_to_return
 from benchmarks.harness import RESULTS, ROOT, Row, latest
 
 MARKED = re.compile(r"(<!-- table:(?P<name>[a-z_]+) -->\n)(?P<body>.*?)(<!-- /table:(?P=name) -->)", re.DOTALL)
@@ -259,6 +259,93 @@ def ring(results: Path) -> str:
     return f"{markdown(header, cells)}\n\n{machine(rows)}"
 
 
+def ring_speed(results: Path) -> str:
+    """Adding a rollout and drawing a batch of windows, ours beside flashbax's, over capacities; and hindsight over lengths of episodes."""
+    rows = [row for row in replay.newest(results) if row["measure"] in ("speed", "hindsight")]
+    groups = by(rows, "measure", "rows", "episode", "side")
+    cells = []
+    for (measure, size, episode, side), group in groups.items():
+        if side != "ours":
+            continue
+        mine = statistics.median(row["turn_s"] for row in group)
+        smallest = statistics.median(row["turn_s"] for row in next(found for key, found in groups.items() if key[0] == measure and key[3] == "ours"))
+        their = groups.get((measure, size, episode, "flashbax"), [])
+        peer = statistics.median(row["turn_s"] for row in their) if their else None
+        what = f"add and draw, {size:,} rows" if measure == "speed" else f"hindsight, episodes of {episode:,} steps"
+        beside = [f"{peer * 1e6:,.0f} µs", f"{peer / mine:.2f}"] if peer else ["–", "–"]
+        cells.append([what, f"{mine * 1e6:,.0f} µs", *beside, f"{mine / smallest:.2f}", str(len(group))])
+    header = ["what", "ours", "flashbax", "ours is times as fast", "of our first row's time", "runs"]
+    return f"{markdown(header, cells)}\n\n{machine(rows)}"
+
+
+def archiving(results: Path) -> str:
+    """What an archive costs training and what it writes, then how fast it is read."""
+    rows = [row for row in archive.newest(results) if row["measure"] != "formats"]
+    cells = []
+    for (env,), group in by(rows, "env").items():
+        sides = {side: found for (side,), found in by([row for row in group if row["measure"] == "training"], "side").items()}
+        plain = statistics.median(row["steps_per_s"] for row in sides["without"]) if "without" in sides else math.nan
+        for side, found in sides.items():
+            rate, written, each = (statistics.median(row[name] for row in found) for name in ("steps_per_s", "bytes_per_s", "bytes_per_step"))
+            size = [f"{written / 1e6:.1f} MB/s", f"{each:.0f}"] if each else ["–", "–"]
+            cells.append([f"training {env}, {ARCHIVED[side]}", f"{rate:,.0f} steps/s", f"{rate / plain:.1%}", *size, str(len(found))])
+        for row in group:
+            if row["measure"] == "reading":
+                cells.append([f"reading {env}'s episodes", f"{row['episode_steps_per_s']:,.0f} steps/s", *["–"] * 3, "1"])
+                cells.append([f"reading single steps of {env}", f"{row['single_steps_per_s']:,.0f} steps/s", *["–"] * 3, "1"])
+    header = ["what", "speed", "of that without an archive", "written", "bytes a step", "runs"]
+    return f"{markdown(header, cells)}\n\n{machine(rows)}"
+
+
+ARCHIVED = {"without": "no archive", "with": "archive", "float16": "archive in float16"}
+
+
+def formats(results: Path) -> str:
+    """Formats that an archive could have."""
+    rows = [row for row in archive.newest(results) if row["measure"] == "formats"]
+    cells = []
+    for (side,), group in by(rows, "side").items():
+        write, share, column, single = (
+            statistics.median(row[name] for row in group) for name in ("write_mb_per_s", "share", "column_steps_per_s", "single_steps_per_s")
+        )
+        cells.append([FORMATS[side], f"{write:,.0f} MB/s", f"{share:.0%}", f"{column:,.0f} steps/s", f"{single:,.0f} steps/s", str(len(group))])
+    header = ["format", "writing", "size, of what was written", "reading an environment's steps", "reading single steps", "runs"]
+    return f"{markdown(header, cells)}\n\n{machine(rows)}"
+
+
+FORMATS = {"tensorstore": "Zarr 3 by TensorStore, as the archive has it", "hdf5": "HDF5", "lmdb": "LMDB", "array_record": "ArrayRecord"}
+
+
+def critics(results: Path) -> str:
+    """Soft actor-critic, ours beside Brax's: the return that a budget of steps reaches, and the time of the process."""
+    rows = sac.newest(results)
+    cells = []
+    for (env, steps), runs in by(rows, "env", "asked_steps").items():
+        sides = {side: group for (side,), group in by(runs, "side").items()}
+        if set(sides) < {"ours", "brax"}:
+            continue
+        returns = [spread([row["window_return"] for row in sides[side]], 1) for side in ("ours", "brax")]
+        mine, peer = (statistics.median(row["wall_s"] for row in sides[side]) for side in ("ours", "brax"))
+        seeds = f"{len(sides['ours'])} / {len(sides['brax'])}"
+        cells.append([env, f"{steps:,}", *returns, f"{mine:,.0f} s", f"{peer:,.0f} s", f"{peer / mine:.1f}", seeds])
+    header = ["env", "steps", "return, ours", "return, Brax's", "wall time, ours", "Brax's", "times as fast", "seeds"]
+    return f"{markdown(header, cells)}\n\n{machine(rows)}"
+
+
+def goals(results: Path) -> str:
+    """How often agents reach their goals, with each remedy, over seeds."""
+    rows = [row for row in latest("learning", *TRAINED, "endurance", results=results, kind="cpu") if row.get("eval_success_rate") is not None]
+    cells = []
+    for (env, _, settings), group in sorted(by(rows, "env", "asked_steps", "settings").items()):
+        found = [row["eval_success_rate"] for row in group]
+        took = f"{statistics.median(row['wall_s'] for row in group) / 60:.1f}"
+        cells.append(
+            [env, f"`{settings}`" if settings else "", f"{group[0]['steps']:,}", f"{statistics.mean(found):.0%}", f"{min(found):.0%}", took, str(len(group))]
+        )
+    header = ["env", "with", "steps", "evaluated episodes that get there", "worst seed", "minutes", "seeds"]
+    return f"{markdown(header, cells)}\n\n{machine(rows)}"
+
+
 def others(results: Path) -> str:
     """Other libraries' trainers beside ours."""
     rows = latest("others", "side", "turn", results=results, kind="cpu")
@@ -298,6 +385,11 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "endurance": endurance,
     "options": options,
     "ring": ring,
+    "ring_speed": ring_speed,
+    "archiving": archiving,
+    "formats": formats,
+    "critics": critics,
+    "goals": goals,
     "floating_origin": floating_origin,
     "horizon": walks,
     "plan": plans,

@@ -130,6 +130,51 @@ def test_the_rings_bytes_are_compared_with_an_item_buffers(tmp_path: Path) -> No
     assert "| `int8` | 40.0 | 160 | 0.250 |" in tables.ring(tmp_path)
 
 
+def test_the_rings_speed_is_compared_with_flashbaxs_and_with_that_of_a_small_one(tmp_path: Path) -> None:
+    for size, mine, peer in ((1000, 100e-6, 150e-6), (1_000_000, 110e-6, 165e-6)):
+        for side, seconds in (("ours", mine), ("flashbax", peer)):
+            row = {"measure": "speed", "side": side, "turn": 0, "rows": size, "episode": 1000, "codec": "float32", "turn_s": seconds, "kind": "cpu"}
+            harness.record("replay", row, results=tmp_path)
+    row = {"measure": "hindsight", "side": "ours", "turn": 0, "rows": 1_000_000, "episode": 1000, "codec": "float32", "turn_s": 50e-6, "kind": "cpu"}
+    harness.record("replay", row, results=tmp_path)
+    harness.record("replay", row | {"episode": 1_000_000, "turn_s": 51e-6}, results=tmp_path)
+    found = tables.ring_speed(tmp_path)
+    assert "| add and draw, 1,000,000 rows | 110 µs | 165 µs | 1.50 | 1.10 | 1 |" in found
+    assert "| hindsight, episodes of 1,000,000 steps | 51 µs | – | – | 1.02 | 1 |" in found
+
+
+def test_an_archives_cost_is_a_share_of_training_without_it(tmp_path: Path) -> None:
+    for side, rates, size in (("without", (1000.0, 1010.0, 990.0), 0.0), ("with", (980.0, 985.0, 970.0), 100.0)):
+        for turn, rate in enumerate(rates):
+            written = {"steps_per_s": rate, "bytes": size * 1e6, "bytes_per_step": size, "bytes_per_s": size * rate}
+            key = {"measure": "training", "env": "ant", "side": side, "turn": turn, "steps": 2_000_000, "kind": "cpu"}
+            harness.record("archive", key | written, results=tmp_path)
+    assert "| training ant, archive | 980 steps/s | 98.0% | 0.1 MB/s | 100 | 3 |" in tables.archiving(tmp_path)
+    row = {"measure": "formats", "env": None, "side": "lmdb", "turn": 0, "kind": "cpu", "write_mb_per_s": 80.0, "share": 0.5}
+    harness.record("archive", row | {"column_steps_per_s": 9e5, "single_steps_per_s": 400.0}, results=tmp_path)
+    assert "| LMDB | 80 MB/s | 50% | 900,000 steps/s | 400 steps/s | 1 |" in tables.formats(tmp_path)
+
+
+def test_goals_that_are_reached_are_counted_over_seeds(tmp_path: Path) -> None:
+    for settings, rates in {"algorithm=sac": (1.0, 0.9), "algorithm=sac replay.hindsight=0": (0.0, 0.1)}.items():
+        for seed, rate in enumerate(rates):
+            row = {**learned(seed, 1.0), "env": "bitflip", "settings": settings, "eval_success_rate": rate, "wall_s": 90.0}
+            harness.record("learning", row, results=tmp_path)
+    found = tables.goals(tmp_path)
+    assert "| bitflip | `algorithm=sac` | 4,005,888 | 95% | 90% | 1.5 | 2 |" in found
+    assert "| bitflip | `algorithm=sac replay.hindsight=0` | 4,005,888 | 5% | 0% | 1.5 | 2 |" in found
+
+
+def test_soft_actor_critics_are_compared_where_both_were_measured(tmp_path: Path) -> None:
+    for side, seconds, reached in (("ours", 50.0, -7.0), ("brax", 150.0, -8.0)):
+        row = {"env": "reacher", "side": side, "seed": 0, "asked_steps": 300_000, "wall_s": seconds, "window_return": reached, "kind": "cpu"}
+        harness.record("sac", row, results=tmp_path)
+    harness.record("sac", row | {"env": "hopper"}, results=tmp_path)
+    found = tables.critics(tmp_path)
+    assert "| reacher | 300,000 | -7.0 | -8.0 | 50 s | 150 s | 3.0 | 1 / 1 |" in found
+    assert "hopper" not in found
+
+
 def test_a_floating_origin_is_the_default_just_where_the_rows_say_that_it_helps() -> None:
     rows = {(row["env"], row["backend"]): row for row in floating_origin.newest()}
     assert set(floating_origin.worlds()) <= set(rows)
