@@ -65,6 +65,8 @@ OPTIONS: dict[str, str] = {
     f"{OWN} + rewind": "horizon=1000000 restart.source=rewind",
     f"{OWN} + no restarts": "horizon=1000000 restart.every=0",
     f"{OWN} + noisy muscles": "horizon=1000000 disturb.action=0.2",
+    f"{OWN} + pushes": "horizon=1000000 disturb.push=0.5",
+    f"{OWN} + pushes + averaged policy": "horizon=1000000 disturb.push=0.5 algorithm.average=0.98",
     f"{OWN} + starts from the pool": "horizon=1000000 restart.source=pool",
     f"{OWN} + rewind + averaged policy": "horizon=1000000 restart.source=rewind algorithm.average=0.98",
     f"{OWN} + restarts": "horizon=1000000 restart.every=1000",

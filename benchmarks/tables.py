@@ -61,8 +61,9 @@ LONG = 100_000
 
 def environments(results: Path) -> str:
     """Window return over seeds, with steps and time, for every task and settings that were trained."""
-    # Longer examinations are a table of their own.
+    # Longer examinations are a table of their own, and so are worlds with goals.
     rows = [row for row in latest("learning", *TRAINED, "endurance", results=results, kind="cpu") if row["endurance"] < LONG]
+    rows = [row for row in rows if row.get("eval_success_rate") is None]
     chance = {row["env"]: row["window_return"] for row in latest("random_policy", "env", results=results, kind="cpu")}
     cells = []
     for (env, length, settings), group in sorted(by(rows, "env", "asked_horizon", "settings").items(), key=str):
