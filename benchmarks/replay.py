@@ -1,7 +1,7 @@
 """The ring: its speed beside flashbax's trajectory buffer, over capacities; its bytes by codec; and hindsight's time by the length of episodes.
 
     python -m benchmarks.replay setup        # flashbax's environment in .peers/; needs a network (or FLASHBAX_PYTHON names an interpreter that has it)
-    python -m benchmarks.replay speed        # add a rollout and draw a batch of windows: ours and flashbax's in alternation, 1e3 to 1e6 rows
+    python -m benchmarks.replay speed        # add a rollout and draw a batch of windows: ours and flashbax's in alternation, full, 1e3 to 1e6 rows
     python -m benchmarks.replay bytes        # of a transition of ant
     python -m benchmarks.replay hindsight    # draws in episodes of 1e3 and of 1e6 steps
 
@@ -24,7 +24,7 @@ from benchmarks.harness import RESULTS, Row, latest, once, parse
 ROWS = (1_000, 10_000, 100_000, 1_000_000)
 SCRIPT = Path(__file__).resolve().parent / "peers" / "flashbax_ring.py"
 OWN = peers.FOLDER / "flashbax-env" / "bin" / "python"
-TURNS, REPEATS = 100, 7
+TURNS, REPEATS = 2000, 9
 CODECS = ("float32", "bfloat16", "float16", "int8", "delta")
 
 
@@ -101,7 +101,9 @@ def own_speed(options: Options) -> Row:
         ring, sums = jax.lax.scan(turn, ring, jax.random.split(key, TURNS))
         return ring, jnp.sum(sums)
 
-    return {"turn_s": _timed(turns, jax.jit(make)())}
+    # Full, so that draws go everywhere.
+    full = jax.jit(lambda: make().replace(filled=jnp.int32(layout.capacity)))()
+    return {"turn_s": _timed(turns, full), "full": True}
 
 
 def hindsight(options: Options) -> Row:
@@ -156,9 +158,10 @@ def setup() -> None:
 def theirs(options: Options) -> Row:
     """The peer's time for the same."""
     python = os.environ.get("FLASHBAX_PYTHON") or str(OWN)
-    names = ("rows", "envs", "rollout", "batch", "window", "obs", "action")
+    asked = {name: getattr(options, name) for name in ("rows", "envs", "rollout", "batch", "window", "obs", "action")}
     with ours.scratch() as folder:
-        command = processes.Command([python, str(SCRIPT), *(f"--{name}={getattr(options, name)}" for name in names)])
+        words = [f"--{name}={value}" for name, value in {**asked, "turns": TURNS, "repeats": REPEATS}.items()]
+        command = processes.Command([python, str(SCRIPT), *words])
         return processes.run(command, Path(folder) / "peer.jsonl").rows[-1]
 
 
