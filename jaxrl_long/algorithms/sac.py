@@ -103,7 +103,8 @@ class SAC:
         seen = self._critic_input(zeros, jnp.zeros(0 if self.discrete else self.distribution.num_params // 2))
         params = {
             "policy": self.policy.init(policy_key, entry(zeros, "policy")),
-            "critic": jax.vmap(self.critic.init, in_axes=(0, None))(jax.random.split(critic_key, CRITICS), seen),
+            # One after the other: a batch of orthogonal matrices is shared out over threads that wait for one another (`devices.prepare`).
+            "critic": jax.lax.map(lambda key: self.critic.init(key, seen), jax.random.split(critic_key, CRITICS)),
             "temperature": jnp.log(jnp.float32(self.settings.temperature)),
         }
         target = jax.tree.map(jnp.copy, params["critic"])
