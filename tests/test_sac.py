@@ -1,7 +1,9 @@
 """Soft actor-critic on worlds with known values."""
 
+import re
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -90,3 +92,11 @@ def test_the_rewarded_action_is_found(continuous, prioritise):
 def test_cartpole_is_solved():
     state, plan = learned(CartPole(), 1500, num_envs=16, horizon=500, discount=0.99, capacity=2000, learning_rate=1e-3, update_ratio=0.125)
     assert make_evaluator(plan, 32).window(state.learner, 0, 500).window_return >= 475
+
+
+def test_no_batch_of_matrices_is_factorised_at_the_start_whose_threads_could_wait_for_one_another_on_two_devices():
+    algorithm = program(probes.RandomStart(), **SIZES).algorithm
+    text = jax.jit(lambda key: algorithm.init(key, jnp.zeros(3))).lower(jax.random.key(0)).as_text()
+    shapes = re.findall(r"custom_call @lapack_\w*geqrf\w*\(.*?\) .*?\(tensor<([0-9x]+)xf32>\)", text)
+    assert len(shapes) > 3
+    assert {shape.count("x") for shape in shapes} == {1}, shapes
